@@ -1,0 +1,62 @@
+"""Headway: a laboratory for one question about an LLM server. Who goes first, and what does that cost everybody else?
+
+>>> import sim
+>>> scenario = sim.load("mixed")
+>>> result = sim.simulate(scenario.with_overrides({"scheduler.policy": "chunked"}))
+>>> result.token_times("A")[:3].tolist()  # nanoseconds
+[2250000, 3500000, 7000000]
+"""
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from sim.version import VERSION
+
+
+if TYPE_CHECKING:
+    from sim.record.read import open_result, open_results
+    from sim.record.result import Result
+    from sim.scenario import Scenario
+    from sim.simulate import simulate
+
+__version__ = VERSION
+
+__all__ = ["Result", "Scenario", "__version__", "load", "open_result", "open_results", "simulate"]
+
+_HOMES = {
+    "Result": "sim.record.result",
+    "Scenario": "sim.scenario",
+    "open_result": "sim.record.read",
+    "open_results": "sim.record.read",
+    "simulate": "sim.simulate",
+}
+
+
+def load(source: str | PathLike[str] | Mapping[str, Any], *, overrides: Mapping[str, Any] | None = None) -> "Scenario":
+    """Read a scenario: the path of a TOML file, a mapping of the same shape, or the name of one that Headway ships.
+
+    ``overrides`` are put into it first, by dotted key: ``{"scheduler.chunk_tokens": 4}``. ``ScenarioError`` names
+    every problem, one a line.
+    """
+    from sim import gallery, scenario
+    from sim.policies.presets import COMPOSITIONS, PRESETS
+    from sim.workload.traces import FORMATS
+
+    known = {"policy": tuple(PRESETS), "composition": tuple(COMPOSITIONS), "format": tuple(FORMATS)}
+    place = source if isinstance(source, Mapping) else gallery.find(source)
+    return scenario.load(place, overrides=overrides, known=known)
+
+
+def __getattr__(name: str) -> Any:
+    """The rest of the public face, imported when it is first asked for: ``import sim`` alone stays cheap."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sim' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,5 @@
+"""``python -m sim`` is the command ``headway``."""
+
+from sim.cli import main
+
+main()

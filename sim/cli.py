@@ -1,0 +1,200 @@
+"""The command line: reads what is asked, calls what answers it, prints. No logic of its own."""
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from sim import options
+from sim.errors import HeadwayError
+
+if TYPE_CHECKING:
+    from sim.experiment import Plan
+    from sim.record.result import Result
+
+app = typer.Typer(
+    name="headway",
+    help="A laboratory for one question about an LLM server: when requests come in together, who goes first, "
+    "and what does that cost everybody else?",
+    epilog="Exit codes: 0 done, 1 a bug (verify: the record is wrong), 2 bad input, 3 could not finish, "
+    "4 output could not be written, 130/143 interrupted.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+# Options are lists of texts, so that one given twice, empty or ill-formed is refused here and not taken silently.
+Many = list[str] | None
+ScenarioName = Annotated[str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a ready scenario.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+@app.command()
+def run(
+    scenario: ScenarioName,
+    policy: Annotated[Many, typer.Option(metavar="P[,P…]|both|all", help="Policies to compare.")] = None,
+    chunk: Annotated[Many, typer.Option(metavar="N", help="scheduler.chunk_tokens.")] = None,
+    overhead_ms: Annotated[Many, typer.Option(metavar="X", help="device.job_ms.")] = None,
+    seed: Annotated[Many, typer.Option(metavar="N", help="run.seed.")] = None,
+    set_: Annotated[Many, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Any key; may be repeated.")] = None,
+    variant: Annotated[Many, typer.Option(metavar="NAME", help="Only this variant; may be repeated.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse input of which any request can't be served.")
+    ] = False,
+    output: Annotated[Many, typer.Option(metavar="FILE.json|DIR", help="Where to write the result.")] = None,
+    lang: Annotated[Many, typer.Option(metavar="en|zh", help="Language; default from the locale.")] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Simulate a scenario and compare its policies."""
+    from sim import experiment, load
+    from sim.record import write
+
+    language = options.language(lang)
+    target = options.once("--output", output)
+    overrides = options.overrides(set_, {
+        "scheduler.chunk_tokens": options.integer("--chunk", chunk),
+        "device.job_ms": options.decimal("--overhead-ms", overhead_ms),
+        "run.seed": options.integer("--seed", seed),
+    })  # fmt: skip
+    plans = experiment.plan(load(scenario, overrides=overrides), options.once("--policy", policy), variant or ())
+    for note in dict.fromkeys(note for plan in plans for note in plan.notes()):
+        say(f"note: {note}")
+    if target is not None:
+        write.check_writable(target)
+    results = [_with_progress(plan, language) for plan in plans]
+    if target is not None:
+        write.save_all(results, target)
+    _show(results, as_json, language)
+    if target is not None:
+        say(f"written: {target}")
+
+
+@app.command()
+def verify(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A result: a JSON file or a folder.")],
+    inject: Annotated[Many, typer.Option(metavar="NAME|all", help="First damage a copy in memory.")] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Check a result from its own record: exit 0 consistent, 1 wrong, 2 not a result."""
+    from sim.analysis import verify as analysis
+
+    fault = options.once("--inject", inject)
+    report = analysis.verify(path) if fault is None else analysis.verify_injected(path, fault)
+    print_json(report.to_dict()) if as_json else print("\n".join(report.lines()))
+    raise typer.Exit(0 if report.ok else 1)
+
+
+@app.command("list")
+def list_(as_json: AsJson = False, debug: Debug = False) -> None:
+    """List the ready scenarios with their claims."""
+    from sim import gallery, scenario
+
+    ready = [{"name": name, "claim": scenario.load(gallery.path(name)).claim} for name in gallery.names()]
+    if as_json:
+        print_json({"scenarios": ready})
+        return
+    width = max(len(entry["name"]) for entry in ready)
+    for entry in ready:
+        print(f"{entry['name']:{width}}  {entry['claim']}")
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name; NAME.toml is written here.")],
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Write a commented scenario to start from."""
+    from sim import template
+
+    path = template.write(name)
+    print_json({"path": str(path)}) if as_json else print(f"{path}: run it with `headway run {path}`")
+
+
+@app.command()
+def schema(debug: Debug = False) -> None:
+    """Print the JSON Schema of a scenario, for editors."""
+    from sim.scenario import schema_json
+
+    print_json(schema_json())
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The command: never raises but ``SystemExit``, with the exit code of the help's last lines."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(_guarded(lambda: app(given, prog_name="headway", standalone_mode=False), "--debug" in given))
+
+
+def _with_progress(plan: "Plan", language: str) -> "Result":
+    from sim.report.progress import progress
+
+    with progress(plan.name, language) as monitor:
+        return plan.run([monitor])
+
+
+def _show(results: "Sequence[Result]", as_json: bool, language: str) -> None:
+    if as_json:
+        from sim.record import json_form
+
+        sys.stdout.writelines(json_form.text(json_form.document(results)))
+        print()
+        return
+    from sim.report import table
+
+    table.show(results, lang=language)
+
+
+def _guarded(command: Callable[[], Any], debug: bool) -> int:
+    """Run ``command``; every way in which it can end becomes a line or two on stderr and an exit code."""
+    usage_error: type[Exception] = typer.BadParameter.__mro__[1]  # the parser's own base class, without a public name
+    try:
+        code = command()
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except HeadwayError as error:
+        _explain(debug)
+        say(str(error))
+        return error.exit_code
+    except usage_error as error:
+        say(f"{error.format_message()}; see headway --help")  # type: ignore[attr-defined]
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        say("interrupted: nothing was written")
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains once more at its exit
+        return 141
+    except Exception as error:  # noqa: BLE001  # a traceback is no answer; --debug shows it
+        _explain(debug)
+        say(f"a bug in Headway: {type(error).__name__}: {error}; --debug shows where")
+        return 1
+
+
+def _explain(debug: bool) -> None:
+    if debug:
+        traceback.print_exc()
+
+
+def _terminate(signum: int, _frame: object) -> NoReturn:
+    sys.exit(128 + signum)
+
+
+def say(text: str) -> None:
+    """A line for the human: never mixed with what was asked for."""
+    print(text, file=sys.stderr)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    print(json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False))

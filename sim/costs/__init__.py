@@ -1,0 +1,1 @@
+"""What a job costs on the device: one small file per cost model."""

@@ -1,0 +1,34 @@
+"""The linear device: a cost for every job, prefill token, decode batch, decoding request and token of context."""
+
+from typing import NamedTuple
+
+from sim.clock import cost_fs, round_fs
+from sim.costs.base import Work
+from sim.scenario import Device
+
+
+class LinearCost(NamedTuple):
+    """Coefficients in fs. The lesson's device is 0.25 ms a job, 1 ms a prefill token, 1 ms a decode batch."""
+
+    job_fs: int
+    prefill_fs_per_token: int
+    decode_fs_per_batch: int
+    decode_fs_per_request: int
+    context_fs_per_token: int
+
+    @classmethod
+    def of(cls, device: Device) -> "LinearCost":
+        return cls(
+            job_fs=cost_fs(device.job_ms),
+            prefill_fs_per_token=cost_fs(device.prefill_ms_per_token),
+            decode_fs_per_batch=cost_fs(device.decode_ms_per_batch),
+            decode_fs_per_request=cost_fs(device.decode_ms_per_request),
+            context_fs_per_token=cost_fs(device.context_ms_per_token),
+        )
+
+    def job_ns(self, work: Work) -> int:
+        fs = self.job_fs + self.prefill_fs_per_token * work.prefill_tokens
+        if work.decode_requests:
+            fs += self.decode_fs_per_batch + self.decode_fs_per_request * work.decode_requests
+            fs += self.context_fs_per_token * work.context_tokens
+        return round_fs(fs)

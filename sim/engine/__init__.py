@@ -1,0 +1,1 @@
+"""One serving replica: its queue, its running requests, its device, and the scheduler that joins them."""

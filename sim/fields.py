@@ -1,0 +1,143 @@
+"""The kinds of values that a scenario may hold, as types for pydantic. Nothing is converted silently.
+
+A number is a number: ``true``, ``"16"`` and (for an integer) ``16.0`` are refused. Times and costs are exact decimals.
+"""
+
+import unicodedata
+from collections.abc import Callable
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+from pydantic_core import PydanticCustomError
+
+from sim.clock import COST_DECIMALS
+
+MAX_TOKENS = 2**31 - 1
+"""Most tokens of a prompt or an output (2.1 * 10^9): a column of them, and their sums, fit in 64 bits."""
+
+MAX_INSTANT_MS = 10**12
+"""Latest instant (31 years). In ns it leaves two bits of 64 free."""
+
+MAX_COST_MS = 10**9
+"""Dearest cost (11 days): in fs it fits 64 bits."""
+
+MAX_SPEEDUP = 10**9
+SPEEDUP_DECIMALS = 30
+"""Enough for every float's ``repr`` within the bounds; an exponent without bound would fill the memory."""
+
+MAX_COUNT = 2**63 - 1
+TEXT_LENGTH = 256
+_EXACT = Context(prec=64, traps=[Inexact, InvalidOperation])
+_CUT = Context(prec=64, rounding="ROUND_FLOOR", traps=[InvalidOperation])
+
+
+def _widen(value: object) -> object:
+    """An integer is a number; a boolean is not."""
+    return Decimal(value) if type(value) is int else value
+
+
+def _no_minus_zero(value: Decimal) -> Decimal:
+    return value or Decimal(0)
+
+
+def _cut(value: Decimal) -> Decimal:
+    """An instant without decimals that can't matter: what is cut lies below the half ns that decides the rounding."""
+    return (
+        value.quantize(Decimal(1).scaleb(-COST_DECIMALS), context=_CUT) if _decimals(value) > COST_DECIMALS else value
+    )
+
+
+def _exact(most: int, of: str) -> Callable[[Decimal], Decimal]:
+    def check(value: Decimal) -> Decimal:
+        if _decimals(value) <= most:
+            return value
+        try:
+            return value.quantize(Decimal(1).scaleb(-most), context=_EXACT)
+        except (Inexact, InvalidOperation):
+            raise PydanticCustomError("decimals", f"too many decimals; at most {most}{of}") from None
+
+    return check
+
+
+def _decimals(value: Decimal) -> int:
+    """Of a finite value."""
+    return -int(value.as_tuple().exponent)
+
+
+Instant = Annotated[
+    Decimal,
+    Field(ge=0, le=MAX_INSTANT_MS, allow_inf_nan=False),
+    BeforeValidator(_widen),
+    AfterValidator(_no_minus_zero),
+    AfterValidator(_cut),
+]
+"""A time in ms, 0 .. 10^12."""
+
+Horizon = Annotated[
+    Decimal,
+    Field(ge=Decimal("0.000001"), le=MAX_INSTANT_MS, allow_inf_nan=False),
+    BeforeValidator(_widen),
+    AfterValidator(_cut),
+]
+"""A time in ms of at least one ns."""
+
+Cost = Annotated[
+    Decimal,
+    Field(ge=0, le=MAX_COST_MS, allow_inf_nan=False),
+    BeforeValidator(_widen),
+    AfterValidator(_no_minus_zero),
+    AfterValidator(_exact(COST_DECIMALS, " of a millisecond")),
+]
+"""A cost in ms, 0 .. 10^9, with at most 12 decimals."""
+
+Speedup = Annotated[
+    Decimal,
+    Field(ge=Decimal("1e-9"), le=MAX_SPEEDUP, allow_inf_nan=False),
+    BeforeValidator(_widen),
+    AfterValidator(_exact(SPEEDUP_DECIMALS, "")),
+]
+
+Seconds = Annotated[Decimal, Field(gt=0, le=10**9, allow_inf_nan=False), BeforeValidator(_widen), AfterValidator(_cut)]
+
+Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Natural = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+
+
+def _name(value: str) -> str:
+    if value in (".", ".."):
+        raise PydanticCustomError("name", "a name of a folder that exists everywhere; any other name")
+    return value
+
+
+NAME_PATTERN = r"^[A-Za-z0-9._-]{1,64}$"
+Name = Annotated[str, Field(pattern=NAME_PATTERN), AfterValidator(_name)]
+"""Names make files' names: 1 to 64 of letters, digits, ``.``, ``_``, ``-``."""
+
+
+def known(kind: str) -> AfterValidator:
+    """Checks a name against those of ``kind`` that the caller of ``load`` knows; without any, every name will do."""
+
+    def check(value: str, info: ValidationInfo) -> str:
+        names = (info.context or {}).get(kind)
+        if names is not None and value not in names:
+            raise PydanticCustomError("unknown_name", "unknown", {"names": list(names)})
+        return value
+
+    return AfterValidator(check)
+
+
+def _printable(value: str) -> str:
+    if value.isprintable():
+        return value
+    at = next((i for i, c in enumerate(value) if unicodedata.category(c) == "Cc"), None)
+    if at is not None:
+        raise PydanticCustomError("control", f"control character U+{ord(value[at]):04X}; none is allowed")
+    return value
+
+
+Text = Annotated[str, Field(max_length=TEXT_LENGTH), AfterValidator(_printable)]
+"""A word of the user's: at most 256 characters, no control characters. Where it is shown, it is escaped."""
+
+FilePath = Annotated[str, Field(min_length=1), AfterValidator(_printable)]

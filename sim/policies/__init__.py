@@ -1,0 +1,1 @@
+"""Who goes first: one small file per composition, and a table of presets over them."""

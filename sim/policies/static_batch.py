@@ -1,0 +1,24 @@
+"""Static batching: a batch is formed when nothing runs, and nobody joins until its longest request has ended."""
+
+from dataclasses import dataclass
+
+from sim.engine.plan import Cycle, View
+from sim.policies.base import Policy
+
+
+@dataclass(frozen=True)
+class StaticBatch:
+    """Closes admission around any composition, which then sees only the members of the batch."""
+
+    composition: Policy
+
+    def plan(self, view: View, cycle: Cycle) -> None:
+        if not view.running:
+            self._form_batch(view, cycle)
+        cycle.close_admission()
+        self.composition.plan(view, cycle)
+
+    def _form_batch(self, view: View, cycle: Cycle) -> None:
+        """Take what waits, in order, up to the first that does not get in."""
+        while (head := view.waiting.head) is not None and cycle.admit(head):
+            pass

@@ -1,0 +1,1 @@
+"""What a run leaves behind: the raw record of what happened, and the safe writing and reading of results."""

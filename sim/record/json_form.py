@@ -1,0 +1,182 @@
+"""A result as JSON: camelCase, times in ms whose text is the exact decimal of the nanoseconds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+from sim.clock import ms_float, ms_text
+from sim.engine.plan import Kind
+from sim.record.replay import Event, events
+from sim.record.tables import DECODE
+from sim.request import NEVER, Status
+
+if TYPE_CHECKING:
+    from sim.record.metrics import Distribution, Summary
+    from sim.record.result import Result
+
+SCHEMA = "headway.result/1"
+
+
+class Ms(int):
+    """Whole nanoseconds that JSON shows in milliseconds."""
+
+
+def document(results: Sequence[Result]) -> dict[str, Any]:
+    """The whole JSON of some runs of one scenario; times are still :class:`Ms` and numbers of the scenario Decimals."""
+    first = results[0]
+    return {
+        "schema": SCHEMA,
+        "scenario": first.scenario,
+        "provenance": first.provenance,
+        "runs": [run(result) for result in results],
+    }
+
+
+def run(result: Result) -> dict[str, Any]:
+    """One run, with every token."""
+    ids = result.record.workload.all_ids()
+    return {
+        **heading(result),
+        "requests": [_request(result, index, id_) for index, id_ in enumerate(ids)],
+        "events": [_event(event, ids) for event in events(result.record)],
+        "summary": summary(result.summary),
+        "work": dict(result.work),
+    }
+
+
+def heading(result: Result) -> dict[str, Any]:
+    return {"name": result.name, "policy": result.policy, "settings": dict(result.settings)}
+
+
+def summary(figures: Summary) -> dict[str, Any]:
+    return {
+        "requests": sum(figures.by_status.values()),
+        **{status.name.lower(): count for status, count in figures.by_status.items()},
+        "makespanMs": None if figures.makespan_ns is None else Ms(figures.makespan_ns),
+        **{name: _distribution(values) for name, values in figures.distributions.items()},
+        "outputTokensPerS": figures.output_tokens_per_s,
+        "requestsPerS": figures.requests_per_s,
+        "jobs": figures.jobs,
+        "preemptions": figures.preemptions,
+        "recomputedTokens": figures.recomputed_tokens,
+        "scheduledTokens": figures.scheduled_tokens,
+    }
+
+
+def plain(value: Any) -> Any:
+    """The same without our number types: every time a float in ms."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, Ms):
+        return ms_float(value)
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def text(value: Any, levels: int = 4, indent: str = "\n") -> Iterator[str]:
+    """JSON text in pieces: the outer ``levels`` of nesting one entry to a line, what is inside them on that line."""
+    if levels == 0 or not _has_containers(value):
+        yield _line(value)
+        return
+    deeper = indent + " "
+    opening, closing = ("{", "}") if isinstance(value, Mapping) else ("[", "]")
+    keys = [f"{json.dumps(key, ensure_ascii=False)}: " for key in value] if isinstance(value, Mapping) else repeat("")
+    items = value.values() if isinstance(value, Mapping) else value
+    separator = opening
+    for key, item in zip(keys, items, strict=False):
+        yield separator + deeper + key
+        yield from text(item, levels - 1, deeper)
+        separator = ","
+    yield indent + closing
+
+
+def _has_containers(value: Any) -> bool:
+    items = value.values() if isinstance(value, Mapping) else value
+    return isinstance(value, (Mapping, list, tuple)) and any(isinstance(item, (Mapping, list, tuple)) for item in items)
+
+
+def _line(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(key, ensure_ascii=False)}: {_line(v)}" for key, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_line, value)) + "]"
+    if isinstance(value, Ms):
+        return ms_text(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _request(result: Result, index: int, id_: str) -> dict[str, Any]:
+    columns = result.requests
+    status = Status(int(columns["status"][index]))
+
+    def count(name: str) -> int:
+        return int(columns[name][index])
+
+    def ms(name: str) -> Ms | None:
+        ns = count(name)
+        return None if ns == NEVER else Ms(ns)
+
+    return {
+        "id": id_,
+        "status": status.name.lower(),
+        "reason": result.record.reasons.get(index),
+        "finishReason": result.finish_reason(index),
+        "arrivalMs": ms("arrival_ns"),
+        "promptTokens": count("prompt_tokens"),
+        "outputTokens": count("output_tokens"),
+        "emittedTokens": count("emitted_tokens"),
+        "firstScheduledMs": ms("first_scheduled_ns"),
+        "firstTokenMs": ms("first_token_ns"),
+        "finishMs": ms("finish_ns"),
+        "endedMs": ms("ended_ns"),
+        "queueMs": ms("queue_ns"),
+        "ttftMs": ms("ttft_ns"),
+        "maxItlMs": ms("max_itl_ns"),
+        "tpotMs": ms("tpot_ns"),
+        "e2eMs": ms("e2e_ns"),
+        "preemptions": count("preemptions"),
+        "recomputedTokens": count("recomputed_tokens"),
+        "cachedTokens": count("cached_tokens"),
+        "cachedOnResumeTokens": count("cached_on_resume_tokens"),
+        "tokenTimesMs": [Ms(ns) for ns in result.timeline.token_times(index).tolist()],
+    }
+
+
+def _event(event: Event, ids: Sequence[str]) -> dict[str, Any]:
+    return {
+        "job": event.job,
+        "kind": Kind(event.kind).name.lower(),
+        "startMs": Ms(event.start_ns),
+        "endMs": Ms(event.end_ns),
+        "scheduled": [
+            {"id": ids[item.request], "tokens": item.tokens, "phase": "decode" if item.phase == DECODE else "prefill"}
+            for item in event.scheduled
+        ],
+        "preempted": [ids[request] for request in event.preempted],
+        "waiting": [ids[request] for request in event.waiting],
+        "running": [ids[request] for request in event.running],
+        "freeBlocks": None,
+    }
+
+
+def _distribution(values: Distribution) -> dict[str, Any]:
+    return {
+        "n": values.n,
+        "mean": _ms(values.mean),
+        **{f"p{percent}": _ms(value) for percent, value in values.percentiles.items()},
+        "max": None if values.max is None else Ms(values.max),
+    }
+
+
+def _ms(ns: Fraction | None) -> Ms | float | None:
+    if ns is None:
+        return None
+    return Ms(ns) if ns.denominator == 1 else ms_float(ns)

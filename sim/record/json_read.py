@@ -1,0 +1,221 @@
+"""Reading the result JSON, one that somebody else may have written: strictly, and back to the tables of a record."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sim import scenario as scenarios
+from sim.errors import ResultError, ScenarioError
+from sim.files import not_utf8, open_regular
+from sim.policies.presets import COMPOSITIONS, PRESETS
+from sim.record.json_shape import Event, ResultDocument, Run, check_version, shaped
+from sim.record.json_tables import record_of
+from sim.record.result import Result
+from sim.request import NEVER, Workload, default_id
+from sim.scenario import Scenario
+from sim.show import escape, show, show_path
+from sim.workload.build import of_requests
+
+MAX_BYTES = 2**30
+"""Largest result file that is read. More belongs into a folder of tables."""
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """The JSON of a result, its numbers int or exact Decimal. ``ResultError``: it can't be read, or is no result."""
+    label = show_path(path)
+    try:
+        with open_regular(path) as file:
+            data = file.read(MAX_BYTES + 1)
+    except ScenarioError as error:
+        raise ResultError(*error.args) from None
+    except OSError as error:
+        raise ResultError(f"{label}: can't be read: {error.strerror}") from None
+    if len(data) > MAX_BYTES:
+        raise ResultError(f"{label}: larger than {MAX_BYTES // 2**20} MiB; read the folder of tables instead")
+    try:
+        document = strict_json(data)
+        check_version(document)
+    except ResultError as error:
+        raise ResultError(*(f"{label}: {line}" for line in error.args)) from None
+    return dict(document)
+
+
+def strict_json(data: bytes) -> Any:
+    """JSON in UTF-8: floats as Decimal; no NaN, no Infinity, no key twice in an object. ``ResultError`` without a path."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise ResultError(not_utf8(data[:4], error.start)) from None
+    try:
+        return json.loads(text, parse_float=_decimal, parse_constant=_refuse_constant, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        raise ResultError(f"not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except RecursionError:
+        raise ResultError("nested too deeply") from None
+    except ValueError:  # the one way left: Python refuses to read an integer of more than 4,300 digits
+        raise ResultError("an integer of thousands of digits") from None
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ResultError(f"{text[:40]}: not a number that a result may hold") from None
+
+
+def _refuse_constant(text: str) -> None:
+    raise ResultError(f"{text}: not a number that JSON has")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ResultError(f"the key {show(twice)} stands twice in one object")
+    return table
+
+
+class Contradiction(NamedTuple):
+    """Something that no record can say: which rule it breaks, where, what should be there and what is."""
+
+    rule: str
+    where: str
+    expected: str | int
+    found: str | int
+
+
+def contradictions(run: Run) -> Iterator[Contradiction]:
+    """What keeps a run from being read as tables: ids that do not belong, requests that are in one job twice, …"""
+    known = Counter(request.id for request in run.requests)
+    for id_, times in known.items():
+        if times > 1:
+            yield Contradiction("ids are unique", f"request {escape(id_)}", 1, times)
+    for place, event in enumerate(run.events):
+        where = f"job {place}"
+        if event.job != place:
+            yield Contradiction("jobs are numbered from 0 without a gap", where, place, event.job)
+        yield from _listed(event, where, known)
+        for item in event.scheduled:
+            if item.tokens < 1 or (item.phase == "decode" and item.tokens != 1):
+                expected = 1 if item.phase == "decode" else "at least 1"
+                found = item.tokens
+                yield Contradiction("every scheduled item has tokens, a decode one", f"{where}, request {escape(item.id)}",
+                                    expected, found)  # fmt: skip
+
+
+def _listed(event: Event, where: str, known: Mapping[str, int]) -> Iterator[Contradiction]:
+    lists = {
+        "scheduled": [item.id for item in event.scheduled],
+        "preempted": event.preempted,
+        "waiting": event.waiting,
+        "running": event.running,
+    }
+    for name, ids in lists.items():
+        for id_, times in Counter(ids).items():
+            at = f"{where}, {name}, request {escape(id_)}"
+            if id_ not in known:
+                yield Contradiction("every id is that of a request", at, "a request of the run", "none")
+            if times > 1:
+                yield Contradiction("no request twice in a job", at, 1, times)
+    for id_ in sorted(set(event.waiting) & set(event.running)):
+        yield Contradiction("no request twice in a job", f"{where}, waiting and running, request {escape(id_)}", 1, 2)
+
+
+def runs_of(document: Mapping[str, Any]) -> list[Result]:
+    """Every run of a document as a result whose ``to_dict()`` says the same. ``ResultError``: it is no result.
+
+    What is recomputed from the record (metrics, summary) is not compared with what the document claims:
+    ``sim.analysis.verify`` does that.
+    """
+    read = shaped(document)
+    base = scenario_of(read.scenario)
+    return [_result(read, document, run, base, f"runs[{place}]") for place, run in enumerate(read.runs)]
+
+
+def scenario_of(document: Mapping[str, Any]) -> Scenario:
+    """The scenario that a result holds. ``ResultError`` when it is none."""
+    known = {"policy": tuple(PRESETS), "composition": tuple(COMPOSITIONS)}
+    try:
+        return scenarios.load(document, known=known)
+    except ScenarioError as error:
+        raise ResultError(*error.args) from None
+
+
+def scenarios_of_run(base: Scenario, name: str, policy: str) -> list[Scenario]:
+    """What a run of this name may have run: the variant of this name, or ``base`` under the policy of this name."""
+    found = []
+    try:
+        if name in [variant.name for variant in base.run.variants or ()]:
+            variant = base.variant(name)
+            found += [variant] if variant.scheduler.policy == policy else []
+        if name == policy:
+            found.append(base.with_overrides({"scheduler.policy": policy}))
+    except ScenarioError:  # such a policy, or such a variant, can't be run
+        pass
+    return found
+
+
+def workload_of(run: Run, scenario: Scenario) -> Workload:
+    """The workload as the run's rows show it; what they do not show is the scenario's (a trace has no more)."""
+    asked = scenario.workload.requests
+    if asked is not None and len(asked) != len(run.requests):
+        raise ResultError(f"{len(run.requests)} requests; the scenario has {len(asked)}")
+    rows = run.requests
+    shown = {
+        "arrival_ns": np.array([row.arrival_ms for row in rows], dtype=np.int64),
+        "prompt_tokens": np.array([row.prompt_tokens for row in rows], dtype=np.int64),
+        "output_tokens": np.array([row.output_tokens for row in rows], dtype=np.int64),
+    }
+    ids = [row.id for row in rows]
+    if asked is None:
+        never = np.full(len(rows), NEVER, dtype=np.int64)
+        plain = all(id_ == default_id(index) for index, id_ in enumerate(ids))
+        return Workload(**shown, max_tokens=shown["output_tokens"], priority=np.zeros_like(never), deadline_ns=never,
+                        cancel_ns=never, ids=None if plain else ids)  # fmt: skip
+    whole = of_requests(asked)
+    return Workload(**{**dict(whole.columns()), **shown}, ids=ids, tenants=whole.tenants)
+
+
+def _result(read: ResultDocument, document: Mapping[str, Any], run: Run, base: Scenario, where: str) -> Result:
+    found = [f"{where}: {c.where}: {c.rule}: expected {c.expected}, found {c.found}" for c in contradictions(run)]
+    candidates = scenarios_of_run(base, run.name, run.policy)
+    if not candidates:
+        found.append(f"{where}: name = {show(run.name)}, policy = {show(run.policy)}: the scenario has no such run")
+    if found:
+        raise ResultError(*found[:20], *([f"and {len(found) - 20} more"] if len(found) > 20 else []))
+    try:
+        workload = workload_of(run, candidates[0])
+    except ResultError as error:
+        raise ResultError(f"{where}.requests: {error}") from None
+    return Result(
+        name=run.name,
+        policy=run.policy,
+        scenario=base.document,
+        resolved=_resolved(candidates[0], run),
+        settings=run.settings,
+        provenance=document["provenance"],
+        record=record_of(run, workload),
+        work=run.work,
+    )
+
+
+def _resolved(scenario: Scenario, run: Run) -> dict[str, Any]:
+    """The complete document of one run, from the settings that it records."""
+    document = scenario.document
+    tables: dict[str, dict[str, Any]] = {"device": {}, "scheduler": {}}
+    for key, value in run.settings.items():
+        table, _, name = key.partition(".")
+        if table in tables and value is not None:
+            tables[table][name] = value
+    written = {key: value for key, value in document.get("run", {}).items() if key not in ("policies", "variants")}
+    variant = [] if run.name == run.policy else [{"name": run.name, "set": {}}]
+    return (
+        document
+        | tables
+        | {"run": {"seed": scenario.run.seed, **written, **({"variants": variant} if variant else {})}}
+    )

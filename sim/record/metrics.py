@@ -1,0 +1,100 @@
+"""What a run amounts to: distributions over finished requests, exact until the last division."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from sim.record.tables import Record
+from sim.record.timeline import Timeline
+from sim.request import NEVER, Ints, Status
+
+PERCENTS = (50, 90, 95, 99)
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Of ``n`` values in ns: mean and linear percentiles (NumPy's default) as exact fractions. All None when n = 0."""
+
+    n: int
+    mean: Fraction | None
+    percentiles: Mapping[int, Fraction | None]
+    max: int | None
+
+
+def distribution(values: Ints, counts: Ints | None = None) -> Distribution:
+    """Of ``values``, each occurring ``counts`` times (once if None)."""
+    if counts is None:
+        counts = np.ones_like(values)
+    values, counts = values[counts > 0], counts[counts > 0]
+    order = np.argsort(values, kind="stable")
+    values, upto = values[order], np.cumsum(counts[order])
+    n = int(upto[-1]) if len(upto) else 0
+    if n == 0:
+        return Distribution(0, None, dict.fromkeys(PERCENTS), None)
+
+    def at(rank: int) -> int:
+        return int(values[np.searchsorted(upto, rank, side="right")])
+
+    def percentile(percent: int) -> Fraction:
+        rank, hundredths = divmod((n - 1) * percent, 100)
+        above = at(rank + 1) if hundredths else 0
+        return Fraction(at(rank) * (100 - hundredths) + above * hundredths, 100)
+
+    mean = Fraction(_exact_dot(values, counts[order]), n)
+    return Distribution(n, mean, {percent: percentile(percent) for percent in PERCENTS}, int(values[-1]))
+
+
+def _exact_dot(values: Ints, counts: Ints) -> int:
+    if int(values[-1]) * int(counts.sum()) < 2**63:
+        return int(values @ counts)
+    return sum(value * count for value, count in zip(values.tolist(), counts.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The figures of one run. Times in ns; rates per second; None where a figure does not exist."""
+
+    by_status: Mapping[Status, int]
+    makespan_ns: int | None
+    distributions: Mapping[str, Distribution]
+    output_tokens_per_s: float | None
+    requests_per_s: float | None
+    jobs: int
+    preemptions: int
+    recomputed_tokens: int
+    scheduled_tokens: int
+
+
+def summarise(record: Record, columns: Mapping[str, Ints], timeline: Timeline) -> Summary:
+    """The summary of ``record``, whose request columns are ``columns``."""
+    finished = columns["status"] == Status.FINISHED
+    last_ns = timeline.columns["last_token_ns"]
+    emitted_any = last_ns != NEVER
+    makespan_ns = int(last_ns[emitted_any].max() - columns["arrival_ns"].min()) if emitted_any.any() else None
+
+    def over_finished(name: str) -> Distribution:
+        values = columns[name][finished]
+        return distribution(values[values != NEVER])
+
+    def per_s(amount: int) -> float | None:
+        return float(Fraction(amount * 10**9, makespan_ns)) if makespan_ns else None
+
+    return Summary(
+        by_status={status: int(np.count_nonzero(columns["status"] == status)) for status in Status},
+        makespan_ns=makespan_ns,
+        distributions={
+            "ttft": over_finished("ttft_ns"),
+            "itl": distribution(*timeline.gaps(finished.astype(np.int64))),
+            "tpot": over_finished("tpot_ns"),
+            "e2e": over_finished("e2e_ns"),
+            "queue": over_finished("queue_ns"),
+        },
+        output_tokens_per_s=per_s(int(columns["emitted_tokens"][finished].sum())),
+        requests_per_s=per_s(int(finished.sum())),
+        jobs=len(record.jobs["start_ns"]),
+        preemptions=len(record.preemptions["job"]),
+        recomputed_tokens=int(record.preemptions["tokens_lost"].sum()),
+        scheduled_tokens=int(record.schedule["tokens"].sum()),
+    )

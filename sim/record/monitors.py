@@ -1,0 +1,76 @@
+"""Observers of a run while it runs. The record itself is kept by another one, :class:`sim.record.log.Log`."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from time import monotonic
+from typing import NoReturn
+
+from sim.clock import ms_text
+from sim.engine.plan import Job
+from sim.errors import LimitError
+from sim.request import Request, Status
+
+LOOK_EVERY_JOBS = 256
+"""How often a monitor looks at the real clock."""
+
+
+class Observer:
+    """A monitor that does nothing: say in a subclass what you want to hear of."""
+
+    def on_arrival(self, request: Request, jobs_begun: int) -> None: ...
+
+    def on_job(self, job: Job) -> None: ...
+
+    def on_end(self, request: Request, status: Status, reason: str | None, now_ns: int, jobs_begun: int) -> None: ...
+
+
+class Countdown(Observer):
+    """Calls ``when_done`` once ``requests`` requests have ended."""
+
+    def __init__(self, requests: int, when_done: Callable[[], object]) -> None:
+        self.left = requests
+        self._when_done = when_done
+
+    def on_end(self, request: Request, status: Status, reason: str | None, now_ns: int, jobs_begun: int) -> None:
+        self.left -= 1
+        if not self.left:
+            self._when_done()
+
+
+class Limits(Observer):
+    """Raises ``LimitError`` when the run has taken more than so many jobs, or seconds of real time."""
+
+    def __init__(self, max_jobs: int | None, max_seconds: Decimal | None) -> None:
+        self._max_jobs = max_jobs
+        self._max_seconds = max_seconds
+        self._began = monotonic()
+
+    def on_job(self, job: Job) -> None:
+        done = job.number + 1
+        if self._max_jobs is not None and done > self._max_jobs:
+            self._stop(f"{self._max_jobs} jobs (run.max_jobs)", job)
+        if self._max_seconds is None or done % LOOK_EVERY_JOBS:
+            return
+        if monotonic() - self._began > self._max_seconds:
+            self._stop(f"{self._max_seconds} s (run.max_seconds)", job)
+
+    def _stop(self, limit: str, job: Job) -> NoReturn:
+        raise LimitError(f"stopped after {limit}: {job.number} jobs, {ms_text(job.start_ns)} ms of simulated time")
+
+
+class Progress(Observer):
+    """Tells ``show`` now and then how many requests have ended and how far the simulated time is."""
+
+    def __init__(self, show: Callable[[int, int], object], every_s: float = 0.2) -> None:
+        self._show = show
+        self._every_s = every_s
+        self._ended = 0
+        self._next = monotonic() + every_s
+
+    def on_job(self, job: Job) -> None:
+        if job.number % LOOK_EVERY_JOBS == 0 and monotonic() > self._next:
+            self._next = monotonic() + self._every_s
+            self._show(self._ended, job.end_ns)
+
+    def on_end(self, request: Request, status: Status, reason: str | None, now_ns: int, jobs_begun: int) -> None:
+        self._ended += 1

@@ -1,0 +1,145 @@
+"""The record's tables as Parquet: snake_case columns, times in ns; what does not exist is null, codes are words."""
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from sim.engine.plan import Kind
+from sim.errors import ResultError
+from sim.record.tables import (
+    ADMISSION_COLUMNS,
+    JOB_COLUMNS,
+    PREEMPTION_COLUMNS,
+    REQUEST_COLUMNS,
+    SCHEDULE_COLUMNS,
+    Phase,
+    Record,
+    Table,
+)
+from sim.request import NEVER, Ints, Status, Workload
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sim.record.result import Result
+
+TABLES = ("requests", "jobs", "schedule", "admissions", "preemptions")
+COLUMNS = {
+    "jobs": JOB_COLUMNS,
+    "schedule": SCHEDULE_COLUMNS,
+    "admissions": ADMISSION_COLUMNS,
+    "preemptions": PREEMPTION_COLUMNS,
+}
+WORDS: Mapping[str, type[IntEnum]] = {"status": Status, "kind": Kind, "phase": Phase}
+"""The columns that hold codes, and what the codes mean."""
+
+ROWS_AT_ONCE = 1 << 17
+
+
+def tables(result: "Result") -> Iterator[tuple[str, "pa.Table"]]:
+    """Each table of a run by name, ready to be written."""
+    yield "requests", _requests(result)
+    for name, columns in COLUMNS.items():
+        table: Table = getattr(result.record, name)
+        yield name, _arrow({column: table[column] for column in columns})
+
+
+def write(table: "pa.Table", file: BinaryIO) -> None:
+    """One table into an open file: the same bytes for the same table."""
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, file, compression="zstd", row_group_size=ROWS_AT_ONCE)
+
+
+def read(name: str, file: BinaryIO) -> dict[str, Any]:
+    """The columns of a table: int64 arrays (:data:`NEVER` for null), lists of str or None for texts."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(file)
+        return {column: _plain(name, column, table[column]) for column in table.column_names}
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise ResultError(f"{name}.parquet: can't be read: {error}") from error
+
+
+def record_of(columns: Mapping[str, Mapping[str, Any]]) -> Record:
+    """The record from the columns of all tables. ``ResultError`` when one is missing or of the wrong type."""
+    requests = columns["requests"]
+    workload_names = [name for name, _ in Workload.empty().columns()]
+    numbers = _take("requests", requests, (*workload_names, *REQUEST_COLUMNS))
+    texts = {name: _texts(requests, name, len(numbers["status"])) for name in ("id", "tenant", "reason")}
+    workload = Workload(
+        **{name: numbers[name] for name in workload_names},
+        ids=[text or "" for text in texts["id"]],
+        tenants=[text or "" for text in texts["tenant"]] if any(texts["tenant"]) else None,
+    )
+    return Record(
+        workload=workload,
+        requests={name: numbers[name] for name in REQUEST_COLUMNS},
+        reasons={index: text for index, text in enumerate(texts["reason"]) if text is not None},
+        **{name: _take(name, columns[name], wanted) for name, wanted in COLUMNS.items()},
+    )
+
+
+def _requests(result: "Result") -> "pa.Table":
+    workload, columns = result.record.workload, result.requests
+    reasons = result.record.reasons
+    requests = len(workload)
+    return _arrow(
+        {
+            "id": workload.all_ids(),
+            "tenant": workload.tenants or [""] * requests,
+            **columns,
+            "reason": [reasons.get(index) for index in range(requests)],
+            "finish_reason": [result.finish_reason(index) for index in range(requests)],
+        }
+    )
+
+
+def _arrow(columns: Mapping[str, Any]) -> "pa.Table":
+    import pyarrow as pa
+
+    def column(name: str, values: Any) -> Any:
+        if not isinstance(values, np.ndarray):
+            return pa.array(values, pa.string())
+        if name in WORDS:
+            words = [word.name.lower() for word in WORDS[name]]
+            return pa.DictionaryArray.from_arrays(pa.array(values.astype(np.int8)), pa.array(words))
+        absent = values == NEVER if name.endswith("_ns") or name in ("place", "arrived_job", "ended_job") else None
+        return pa.array(values, pa.int64(), mask=absent)
+
+    return pa.table({name: column(name, values) for name, values in columns.items()})
+
+
+def _plain(table: str, name: str, column: Any) -> Ints | list[str | None]:
+    import pyarrow as pa
+
+    if name in WORDS:
+        codes = {word.name.lower(): word.value for word in WORDS[name]}
+        try:
+            return np.array([codes[word] for word in column.to_pylist()], dtype=np.int64)
+        except KeyError as error:
+            raise ResultError(f"{table}.parquet: {name} holds {error}; known are {', '.join(codes)}") from None
+    if pa.types.is_string(column.type):
+        texts: list[str | None] = column.to_pylist()
+        return texts
+    if not pa.types.is_int64(column.type):
+        raise ResultError(f"{table}.parquet: {name} is of type {column.type}, expected int64")
+    return np.asarray(column.fill_null(NEVER).to_numpy(), dtype=np.int64)
+
+
+def _take(table: str, columns: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Ints]:
+    for name in names:
+        if not isinstance(columns.get(name), np.ndarray):
+            raise ResultError(f"{table}.parquet: there is no column {name} of whole numbers")
+    return {name: columns[name] for name in names}
+
+
+def _texts(columns: Mapping[str, Any], name: str, rows: int) -> list[str | None]:
+    texts = columns.get(name)
+    if not isinstance(texts, list) or len(texts) != rows:
+        raise ResultError(f"requests.parquet: there is no column {name} of texts")
+    return texts

@@ -1,0 +1,133 @@
+"""Chinese, in the words of the lesson that this project implements: 首 token, 最长停顿, 全批结束, 提交, 策略."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from sim.report.texts import FIRST, LAST, NB, STALL, Texts
+from sim.request import Status
+
+
+class Chinese(Texts):
+    """No plurals, no articles; full-width punctuation."""
+
+    label: ClassVar = {
+        "claim": "主张", "device": "设备", "request": "请求", "status": "状态", "metric": "指标",
+        "ttft": "TTFT", "max_itl": "最大 ITL", "e2e": "E2E", "queue": "排队", "itl": "ITL", "tpot": "TPOT",
+        "mean": "平均", "max": "最大", "gained": "改善", "lost": "变差", "unchanged": "不变",
+        "finished": "完成", "together": "整批", "policy": "策略",
+    }  # fmt: skip
+    metric: ClassVar = {FIRST: "首 token", STALL: "最长停顿", LAST: "末 token"}
+    status: ClassVar = {
+        Status.FINISHED: "完成", Status.REJECTED: "拒绝", Status.CANCELLED: "取消", Status.UNFINISHED: "未完成",
+    }  # fmt: skip
+    reason: ClassVar = {"running": "执行中", "waiting": "等待中", "not arrived": "尚未到达"}
+    legend_of_requests: ClassVar = (
+        "TTFT、E2E、排队分别是从到达到首 token、末 token、第一次执行的时间；最大 ITL 是两个 token 之间的最长停顿；"
+        "全批结束从最早的到达算起。"
+    )
+    legend_of_quantiles: ClassVar = (
+        "只统计完成的请求。TTFT、E2E、排队分别是从到达到首 token、末 token、第一次执行的时间；"
+        "ITL 是每两个相邻 token 的间隔；TPOT 是一条请求的平均间隔；全批结束从最早的到达算起。"
+    )
+    caveat: ClassVar = "以上结论限定到当前 trace 和这台设备。"
+    semicolon: ClassVar = "；"
+    comma: ClassVar = "，"
+    colon: ClassVar = "："
+    nobody_to_compare: ClassVar = "没有请求在两次运行中都完成，无从比较。"
+    other_requests: ClassVar = "两次运行的请求不同，不能逐条比较。"
+    other_loads: ClassVar = "两次运行的负载不同，只按名称逐条比较。"
+
+    def in_brackets(self, text: str) -> str:
+        return f"（{text}）"
+
+    def names(self, names: Sequence[str]) -> str:
+        return "、".join(names)
+
+    def workload(self, requests: int, prompt_tokens: int, output_tokens: int) -> str:
+        return f"{self.requests(requests)}，输入 {prompt_tokens:,} tokens，输出 {output_tokens:,} tokens"
+
+    def totals(self, makespan: str, jobs: int) -> str:
+        return f"全批结束{NB}{makespan}，提交 {jobs:,} 次"
+
+    def totals_changed(self, makespan: str, jobs: str) -> str:
+        return f"全批结束 {makespan}，提交 {jobs} 次"
+
+    def finished(self, finished: int, requests: int) -> str:
+        return f"{self.requests(requests)}{'全部完成' if finished == requests else f'中 {finished:,} 条完成'}"
+
+    def preempted(self, times: int, recomputed_tokens: int) -> str:
+        return f"抢占 {times:,} 次，重算 {recomputed_tokens:,} tokens"
+
+    def more(self, count: int) -> str:
+        return f"另外 {count:,} 条"
+
+    def against(self, new: str, old: str) -> str:
+        return f"{new} 对照 {old}"
+
+    def whose(self, metric: str, figures: Sequence[tuple[str, str]]) -> str:
+        (name, first), *rest = figures
+        return "，".join([f"{name} 的{self.metric[metric]} {first}", *(f"{name} 的{NB}{text}" for name, text in rest)])
+
+    def how_many(self, metric: str, count: int, of: int, share: str) -> str:
+        return f"{self.requests(of)}中 {count:,} 条{share}的{self.metric[metric]}"
+
+    def most(self, name: str, figures: str) -> str:
+        return f"，变化最大的是 {name}：{figures}"
+
+    def only_under(self, who: str, run: str) -> str:
+        return f"{who} 只在 {run} 下完成"
+
+    def under_neither(self, who: str) -> str:
+        return f"{who} 两次都没有完成"
+
+    def requests(self, count: int) -> str:
+        return f"{count:,} 条请求"
+
+    def nobody_notices(self, *, makespan_differs: bool) -> str:
+        return f"没有人会察觉差别{'，只有全批结束不同' if makespan_differs else ''}。"
+
+    def all_in_everything(self, run: str, names: Sequence[str], count: int, *, better: bool) -> str:
+        return f"换成 {run}，{self._all(names, count)}各项都{self._better(better)}。"
+
+    def all_in_something(self, run: str, names: Sequence[str], count: int, *, better: bool) -> str:
+        return (
+            f"换成 {run}，{self._all(names, count)}都有{self._better(better)}的一项，没有{self._better(not better)}的。"
+        )
+
+    def some(self, run: str, names: Sequence[str], count: int, of: int, *, better: bool) -> str:
+        whom = self.names(names) if names else f"{self.requests(of)}中 {count:,} 条"
+        return f"换成 {run}，{whom} {self._better(better)}，没有请求{self._better(not better)}。"
+
+    def gain_and_lose(self, names: Sequence[str], count: int) -> str:
+        return f"{self._who(names, count)} 有得有失"
+
+    def only_gain(self, names: Sequence[str], count: int) -> str:
+        return f"{self._who(names, count)} 只改善"
+
+    def only_lose(self, names: Sequence[str], count: int) -> str:
+        return f"{self._who(names, count)} 只变差"
+
+    def no_winner(self, names: Sequence[str], count: int, kind: str) -> str:
+        which = {"policy": "没有哪种策略", "setting": "没有哪种设置", "run": "两者都没有"}[kind]
+        return f"{which}对{self._all(names, count)}{'各项' if count == 1 else ''}都更好。"
+
+    def best_of_all(self, runs: Sequence[str], of: int, names: Sequence[str], count: int) -> str:
+        if len(runs) == of:
+            return f"{of:,} 次运行对所有请求都一样。"
+        whom = self._all(names, count)
+        if not runs:
+            return f"{of:,} 次运行中，没有哪一次对{whom}各项都最好。"
+        return f"{self.names(runs)} 对{whom}各项都不比其他任何一次差。"
+
+    def progress(self, run: str, ended: int, total: int | None, seconds: str) -> str:
+        done = f"已结束 {self.requests(ended)}" if total is None else f"{self.requests(total)}中 {ended:,} 条已结束"
+        return f"{run}：{done}，模拟到 {seconds} s"
+
+    def _better(self, better: bool) -> str:  # noqa: FBT001
+        return "改善" if better else "变差"
+
+    def _who(self, names: Sequence[str], count: int) -> str:
+        return self.names(names) if names else f"{count:,} 条"
+
+    def _all(self, names: Sequence[str], count: int) -> str:
+        return f" {names[0]} " if count == 1 and names else f" {count:,} 条请求"

@@ -1,0 +1,154 @@
+"""English, in the words of the glossary."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from sim.report.texts import FIRST, LAST, NB, STALL, Texts
+from sim.request import Status
+
+
+class English(Texts):
+    """In the words of the glossary."""
+
+    label: ClassVar = {
+        "claim": "Claim", "device": "Device", "request": "request", "status": "status", "metric": "metric",
+        "ttft": "TTFT", "max_itl": "max ITL", "e2e": "E2E", "queue": "queue", "itl": "ITL", "tpot": "TPOT",
+        "mean": "mean", "max": "max", "gained": "gained", "lost": "lost", "unchanged": "unchanged",
+        "finished": "finished", "together": "together", "policy": "policy",
+    }  # fmt: skip
+    metric: ClassVar = {FIRST: "first token", STALL: "longest stall", LAST: "last token"}
+    status: ClassVar = {
+        Status.FINISHED: "finished", Status.REJECTED: "rejected",
+        Status.CANCELLED: "cancelled", Status.UNFINISHED: "unfinished",
+    }  # fmt: skip
+    reason: ClassVar = {"running": "running", "waiting": "waiting", "not arrived": "not arrived"}
+    legend_of_requests: ClassVar = (
+        "From its arrival, a request waits for its first token (TTFT), its last (E2E) and its first job (queue); "
+        "max ITL is its longest stall between two tokens. Makespan: first arrival to last token."
+    )
+    legend_of_quantiles: ClassVar = (
+        "Over finished requests: from arrival to the first token (TTFT), the last (E2E) and the first job (queue); ITL, "
+        "each gap between two tokens of a request; TPOT, their mean in a request. Makespan: first arrival to last token."
+    )
+    caveat: ClassVar = "All this holds for this trace on this device only."
+    semicolon: ClassVar = "; "
+    comma: ClassVar = ", "
+    colon: ClassVar = ": "
+    nobody_to_compare: ClassVar = "No request finished under both: there is nobody to compare."
+    other_requests: ClassVar = "The two runs serve different requests: nobody can be compared with themselves."
+    other_loads: ClassVar = "The two runs do not serve the same load: requests of the same name are compared."
+
+    _NUMBERS = (
+        "none",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+    )
+
+    def names(self, names: Sequence[str]) -> str:
+        return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+    def workload(self, requests: int, prompt_tokens: int, output_tokens: int) -> str:
+        return f"{self.requests(requests)}, {prompt_tokens:,} prompt and {output_tokens:,} output tokens"
+
+    def totals(self, makespan: str, jobs: int) -> str:
+        return f"makespan{NB}{makespan}, {jobs:,} {'job' if jobs == 1 else 'jobs'}"
+
+    def totals_changed(self, makespan: str, jobs: str) -> str:
+        return f"makespan {makespan}, jobs {jobs}"
+
+    def finished(self, finished: int, requests: int) -> str:
+        if finished < requests:
+            return f"{finished:,} of {self.requests(requests)} finished"
+        return "finished" if requests == 1 else f"all {self.requests(requests)} finished"
+
+    def preempted(self, times: int, recomputed_tokens: int) -> str:
+        return f"{times:,} {'preemption' if times == 1 else 'preemptions'}, {recomputed_tokens:,} tokens recomputed"
+
+    def more(self, count: int) -> str:
+        return f"{count:,} more"
+
+    def against(self, new: str, old: str) -> str:
+        return f"{new} against {old}"
+
+    def whose(self, metric: str, figures: Sequence[tuple[str, str]]) -> str:
+        (name, first), *rest = figures
+        return ", ".join([f"{name}'s {self.metric[metric]} {first}", *(f"{name}'s{NB}{text}" for name, text in rest)])
+
+    def how_many(self, metric: str, count: int, of: int, share: str) -> str:
+        return f"{self.metric[metric]} of {count:,} of {self.requests(of)}{share}"
+
+    def most(self, name: str, figures: str) -> str:
+        return f", most of all {name}'s, {figures}"
+
+    def only_under(self, who: str, run: str) -> str:
+        return f"{who} under {run} only"
+
+    def under_neither(self, who: str) -> str:
+        return f"{who} under neither"
+
+    def requests(self, count: int) -> str:
+        return f"{count:,} {'request' if count == 1 else 'requests'}"
+
+    def nobody_notices(self, *, makespan_differs: bool) -> str:
+        return f"Nobody notices a difference{'; only the makespan differs' if makespan_differs else ''}."
+
+    def all_in_everything(self, run: str, names: Sequence[str], count: int, *, better: bool) -> str:
+        return f"{run} is {self._better(better)} for {self._all(names, count)}, in everything."
+
+    def all_in_something(self, run: str, names: Sequence[str], count: int, *, better: bool) -> str:
+        whom = self._all(names, count)
+        return f"{run} is {self._better(better)} for {whom} in something, and {self._better(not better)} for nobody in anything."
+
+    def some(self, run: str, names: Sequence[str], count: int, of: int, *, better: bool) -> str:
+        whom = self.names(names) if names else f"{count:,} of {of:,}"
+        return f"{run} is {self._better(better)} for {whom}, and {self._better(not better)} for nobody."
+
+    def gain_and_lose(self, names: Sequence[str], count: int) -> str:
+        return f"{self._who(names, count)} {'gains and loses' if count == 1 else 'gain and lose'}"
+
+    def only_gain(self, names: Sequence[str], count: int) -> str:
+        return f"{self._who(names, count)} only {'gains' if count == 1 else 'gain'}"
+
+    def only_lose(self, names: Sequence[str], count: int) -> str:
+        return f"{self._who(names, count)} only {'loses' if count == 1 else 'lose'}"
+
+    def no_winner(self, names: Sequence[str], count: int, kind: str) -> str:
+        which = "neither" if kind == "run" else f"no {kind}"
+        return f"{which} is better {'in everything' if count == 1 else f'for {self._all(names, count)}'}."
+
+    def best_of_all(self, runs: Sequence[str], of: int, names: Sequence[str], count: int) -> str:
+        if len(runs) == of:
+            return f"All {self._number(of)} runs are the same to everybody."
+        whom = self._all(names, count)
+        if not runs:
+            return f"None of the {self._number(of)} runs is the best for {whom} in everything."
+        verb, others = ("is", "any other run") if len(runs) == 1 else ("are alike, and", "any other run")
+        return f"{self.names(runs)} {verb} as good as {others} or better, for {whom} in everything."
+
+    def progress(self, run: str, ended: int, total: int | None, seconds: str) -> str:
+        done = self.requests(ended) if total is None else f"{ended:,} of {self.requests(total)}"
+        return f"{run}: {done} done, {seconds} s simulated"
+
+    def _better(self, better: bool) -> str:  # noqa: FBT001
+        return "better" if better else "worse"
+
+    def _who(self, names: Sequence[str], count: int) -> str:
+        return self.names(names) if names else f"{count:,}"
+
+    def _all(self, names: Sequence[str], count: int) -> str:
+        if count == 1 and names:
+            return names[0]
+        return "both" if count == 2 else f"all {self._number(count)}"
+
+    def _number(self, count: int) -> str:
+        return self._NUMBERS[count] if count < len(self._NUMBERS) else f"{count:,}"

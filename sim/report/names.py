@@ -1,0 +1,81 @@
+"""Values and names of strangers as a line of text: exact, one way to read them, nothing that a terminal would obey."""
+
+import re
+import unicodedata
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache
+
+from sim.clock import ms_text
+from sim.request import Workload
+from sim.show import escape, show
+
+LONGEST = 32
+"""Most characters of a name that are shown."""
+
+BLANK = dict.fromkeys("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and signs that show nothing, though Unicode calls them printable."""
+
+MARKS = 2
+"""Most combining marks on one letter: more of them would run into the lines above and below."""
+
+LEFT_TO_RIGHT = "\u200e"
+
+
+def visible(text: str) -> str:
+    """``text`` with an escape for whatever would not be seen: controls, bidirectional marks, blanks, stray accents."""
+    shown, marks = [], MARKS
+    for char in escape(text):
+        marks = marks + 1 if unicodedata.category(char).startswith("M") else MARKS if char == " " else 0
+        hidden = char in BLANK or marks > MARKS
+        shown.append(f"\\u{ord(char):04X}" if hidden else char)
+    # Digits after Hebrew or Arabic would be laid out from right to left: the mark ends the name for the eye, too.
+    turned = any(unicodedata.bidirectional(char) in {"R", "AL", "AN"} for char in text)
+    return "".join(shown) + (LEFT_TO_RIGHT if turned else "")
+
+
+def request_name(workload: Workload, index: int) -> str:
+    """The request's id as prose can carry it: in quotes unless it is one plain word; a long one by its ends and place."""
+    id_ = workload.id(index)
+    place = ""
+    if len(id_) > LONGEST:
+        id_, place = f"{id_[: LONGEST // 2]}…{id_[-LONGEST // 4 :]}", f" (#{index + 1})"
+    text = visible(id_)
+    plain = re.fullmatch(r"[\w.:/@#+=…-]*\w[\w.:/@#+=…-]*" + LEFT_TO_RIGHT + "?", text)
+    return (text if plain else f'"{text}"') + place
+
+
+def ms(ns: int) -> str:
+    """Whole ns in milliseconds, exactly, with at least two decimals: ``3.50``."""
+    whole, _, decimals = ms_text(ns).partition(".")
+    return f"{whole}.{decimals:0<2}"
+
+
+def whole_ns(ns: Fraction) -> int:
+    """Half up, as everywhere."""
+    return (2 * ns.numerator + ns.denominator) // (2 * ns.denominator)
+
+
+def setting(value: object) -> str:
+    """A setting's value as one would write it: ``1``, not ``1.0`` or ``1E+0``."""
+    if isinstance(value, (Decimal, float)):
+        number = Decimal(str(value))
+        return f"{number.normalize():f}" if number.is_finite() else str(number)
+    return visible(value) if isinstance(value, str) else show(value)
+
+
+@cache
+def encodable(text: str, encoding: str) -> bool:
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def fit(text: str, encoding: str) -> str:
+    """``text`` for an output of this encoding: what it can't carry is written in ASCII or escaped."""
+    if encodable(text, encoding):
+        return text
+    plain = text.replace("→", "->").replace("…", "...").replace(LEFT_TO_RIGHT, "")
+    return plain.encode(encoding, "backslashreplace").decode(encoding)

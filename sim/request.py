@@ -1,0 +1,161 @@
+"""What is asked of the server: a request as specified, a workload of them as columns, and a request under way."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+NEVER = -1
+"""In columns of times: there is no such time."""
+
+
+class Status(IntEnum):
+    """How a request ended. Every request of a run has exactly one of these."""
+
+    FINISHED = 0
+    REJECTED = 1
+    CANCELLED = 2
+    UNFINISHED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSpec:
+    """One request as the workload states it. ``index`` is its place in the file, which breaks every tie."""
+
+    index: int
+    id: str
+    arrival_ns: int
+    prompt_tokens: int
+    output_tokens: int
+    max_tokens: int
+    priority: int = 0
+    tenant: str = ""
+    deadline_ns: int | None = None
+    cancel_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Requests as columns, in the order of the file; nothing here grows with their tokens.
+
+    ``ids`` is None for the default names r000001, r000002, … Times are int64 ns, :data:`NEVER` where there is none.
+    """
+
+    arrival_ns: Ints
+    prompt_tokens: Ints
+    output_tokens: Ints
+    max_tokens: Ints
+    priority: Ints
+    deadline_ns: Ints
+    cancel_ns: Ints
+    ids: Sequence[str] | None = None
+    tenants: Sequence[str] | None = None
+
+    @classmethod
+    def empty(cls) -> "Workload":
+        none = np.empty(0, dtype=np.int64)
+        return cls(none, none, none, none, none, none, none)
+
+    def __len__(self) -> int:
+        return len(self.arrival_ns)
+
+    def id(self, index: int) -> str:
+        return default_id(index) if self.ids is None else self.ids[index]
+
+    def all_ids(self) -> list[str]:
+        return [self.id(index) for index in range(len(self))]
+
+    def spec(self, index: int) -> RequestSpec:
+        deadline, cancel = int(self.deadline_ns[index]), int(self.cancel_ns[index])
+        return RequestSpec(
+            index=index,
+            id=self.id(index),
+            arrival_ns=int(self.arrival_ns[index]),
+            prompt_tokens=int(self.prompt_tokens[index]),
+            output_tokens=int(self.output_tokens[index]),
+            max_tokens=int(self.max_tokens[index]),
+            priority=int(self.priority[index]),
+            tenant="" if self.tenants is None else self.tenants[index],
+            deadline_ns=None if deadline == NEVER else deadline,
+            cancel_ns=None if cancel == NEVER else cancel,
+        )
+
+    def columns(self) -> Iterator[tuple[str, Ints]]:
+        """The numeric columns, by name, in a fixed order."""
+        for name in (
+            "arrival_ns", "prompt_tokens", "output_tokens", "max_tokens", "priority", "deadline_ns", "cancel_ns",
+        ):  # fmt: skip
+            yield name, getattr(self, name)
+
+    def in_order_of_arrival(self) -> Ints:
+        """Indices by (arrival, place in the file)."""
+        return np.argsort(self.arrival_ns, kind="stable")
+
+    def sha256(self) -> str:
+        """A digest of everything that the simulation can see of the workload."""
+        digest = hashlib.sha256()
+        for name, column in self.columns():
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
+        for name, texts in (("ids", self.ids), ("tenants", self.tenants)):
+            digest.update(name.encode())
+            for text in texts or ():
+                encoded = text.encode("utf-8", "surrogatepass")
+                digest.update(len(encoded).to_bytes(4, "little") + encoded)
+        return digest.hexdigest()
+
+
+def default_id(index: int) -> str:
+    """The name of the request at place ``index`` (from 0) that was given none."""
+    return f"r{index + 1:06d}"
+
+
+class Request:
+    """A request in the server: its specification, and what has happened to it so far.
+
+    There is no prefill or decode state: each job brings ``computed`` nearer to ``known`` tokens (prompt and emitted),
+    and a request whose computed tokens reach them at a job's end emits one more. ``prefill_end`` is what was known
+    when it was last admitted: below it, its work is prefill (or recomputation); from there on, decode.
+    """
+
+    __slots__ = ("admitted_before", "arrival_ns", "arrived", "cancelled", "computed", "emitted", "ended", "id", "index",
+                 "output_tokens", "planned", "prefill_end", "prompt_tokens", "spec")  # fmt: skip
+
+    def __init__(self, spec: RequestSpec) -> None:
+        self.spec = spec
+        self.index = spec.index
+        self.id = spec.id
+        self.arrival_ns = spec.arrival_ns
+        self.prompt_tokens = spec.prompt_tokens
+        self.output_tokens = spec.output_tokens
+        self.computed = 0
+        self.emitted = 0
+        self.planned = 0
+        self.prefill_end = spec.prompt_tokens
+        self.arrived = False
+        self.admitted_before = False
+        self.cancelled = False
+        self.ended = False
+
+    @property
+    def known(self) -> int:
+        """Tokens that exist: the prompt and what was emitted."""
+        return self.prompt_tokens + self.emitted
+
+    @property
+    def rest(self) -> int:
+        """Known tokens that are not computed yet: of its prompt, or the one token of its next decode."""
+        return self.prompt_tokens + self.emitted - self.computed
+
+    @property
+    def prefilling(self) -> bool:
+        return self.computed < self.prefill_end
+
+    def __repr__(self) -> str:
+        return f"<{self.id}: {self.computed} of {self.known} tokens computed, {self.emitted} emitted>"

@@ -1,0 +1,219 @@
+"""The scenario: what is asked of which device, under which policy; and how one is read, checked and changed.
+
+Its tables and keys are those of the TOML file (see ``tables``). Everything of time is an exact decimal of milliseconds.
+What the complaints look like stands in ``complaints``.
+"""
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, PrivateAttr, ValidationError
+
+from sim import complaints, fields
+from sim.document import Document, flatten, parse, plain, put, read_text
+from sim.duplicates import duplicates
+from sim.errors import ScenarioError
+from sim.keys import settable, tables
+from sim.schema import JsonSchema
+from sim.show import show, show_path
+from sim.tables import LESSON, Device, Request, Run, Scheduler, Table, Trace, Variant, Workload
+
+__all__ = [
+    "Device", "Request", "Run", "Scenario", "Scheduler", "Trace", "Variant", "Workload", "load", "schema_json",
+]  # fmt: skip
+
+SCHEMA = 1
+"""The version of the schema that is understood."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a scenario came from: all that is needed to check it again with other values, and to say where it fails."""
+
+    document: Document
+    place: complaints.Place
+    source: Path | None = None
+    known: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+
+def _lesson_device() -> Device:
+    return Device.model_validate(LESSON)
+
+
+class Scenario(Table):
+    """A scenario, checked. Made by :func:`load`."""
+
+    schema_: Annotated[int, Field(ge=1, le=SCHEMA)] = Field(
+        alias="schema", description="Version of this schema: 1.", examples=[1]
+    )
+    name: fields.Name = Field(description="Its name: 1 to 64 of letters, digits, '.', '_', '-'.", examples=["mixed"])
+    claim: str = Field(default="", description="What it is to show, in one sentence.")
+    workload: Workload = Field(description="Where the requests come from.")
+    device: Device = Field(default_factory=_lesson_device, description="What a job costs; left out: 0.25 ms a job, "
+                           "1 ms a prompt token, 1 ms a decode batch.")  # fmt: skip
+    # kv stands here once there is a pool
+    scheduler: Scheduler = Field(default_factory=Scheduler, description="Who goes first.")
+    run: Run = Field(default_factory=Run, description="How it is run, and how far.")
+    _origin: Origin | None = PrivateAttr(None)
+
+    @property
+    def document(self) -> Document:
+        """A copy of the document as it was read, overrides applied: dict, list, str, int, bool and Decimal."""
+        if self._origin is None:
+            return dict(plain(self.model_dump(by_alias=True, exclude_unset=True)))
+        return dict(plain(self._origin.document))
+
+    @property
+    def source(self) -> Path | None:
+        """The file that it was read from, None for a mapping."""
+        return self._origin.source if self._origin else None
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """What the command compares when no policy is asked for."""
+        return self.run.policies or (self.scheduler.policy,)
+
+    def trace_path(self) -> Path:
+        """The path of the trace: relative to the scenario file, or to the working directory without one."""
+        if self.workload.trace is None:
+            raise ValueError("the workload is no trace")
+        base = self.source.parent if self.source else Path()
+        return base / self.workload.trace.path
+
+    def with_overrides(self, overrides: Mapping[str, object]) -> "Scenario":
+        """This scenario with other values, checked again: ``{"scheduler.chunk_tokens": 4}``; None takes a key away."""
+        with complaints.at_most():
+            return _overridden(self._from(), overrides)
+
+    def variant(self, name: str) -> "Scenario":
+        """This scenario with what the variant ``name`` sets, and without the list of variants (or policies)."""
+        names = [variant.name for variant in self.run.variants or ()]
+        if name not in names:
+            allowed = complaints.unknown_name(name, names) if names else f"{self.name} has no variants"
+            raise ScenarioError(f"--variant {show(name)}: {allowed}")
+        with complaints.at_most():
+            return _variant(self._from(), names.index(name))
+
+    def _from(self) -> Origin:
+        return self._origin or Origin(self.document, complaints.Place("scenario"))
+
+
+KEYS = tables(Scenario)
+SETTABLE = settable(KEYS)
+FIXED = ("schema", "name", "claim", "run.policies", "run.variants")
+"""What a variant can't set: it is a variant of this scenario, and has no variants of its own."""
+
+
+def load(
+    source: str | os.PathLike[str] | Mapping[str, object],
+    *,
+    overrides: Mapping[str, object] | None = None,
+    known: Mapping[str, Collection[str]] | None = None,
+) -> Scenario:
+    """Reads and checks a scenario.
+
+    ``source`` is the path of a TOML file or a mapping of the same shape. ``overrides`` are put into it before it is
+    checked, by dotted key; None takes a key away. ``known`` lists the names of a kind that this module can't know
+    (``"policy"``, ``"composition"``, ``"format"``). ``ScenarioError`` has one line for each problem, at most 20.
+    """
+    names = {kind: tuple(several) for kind, several in (known or {}).items()}
+    if isinstance(source, Mapping):
+        origin = Origin(_copied(source), complaints.Place("scenario"), None, names)
+    else:
+        path = Path(os.fsdecode(source))
+        text, label = read_text(path), show_path(path)
+        origin = Origin(parse(text, label), complaints.Place(label, text), path, names)
+    with complaints.at_most():
+        return _overridden(origin, overrides) if overrides else _checked(origin, origin.place)
+
+
+def schema_json() -> dict[str, Any]:
+    """The JSON Schema of a scenario's TOML, for editors."""
+    return Scenario.model_json_schema(schema_generator=JsonSchema)
+
+
+def _copied(source: Mapping[str, object]) -> Document:
+    try:
+        document: Document = plain(source)
+    except RecursionError:
+        raise ScenarioError("scenario: nested too deeply") from None
+    if not document:
+        raise ScenarioError("scenario: empty; a scenario has at least schema = 1, a name and a [workload]")
+    return document
+
+
+def _overridden(origin: Origin, overrides: Mapping[str, object]) -> Scenario:
+    changes = dict(flatten(overrides))
+    place = replace(origin.place, overrides=origin.place.overrides | changes.keys())
+    document = _changed(origin.document, changes, place)
+    return _checked(replace(origin, document=document, place=place), place)
+
+
+def _changed(original: Document, changes: Mapping[str, object], place: complaints.Place) -> Document:
+    """A copy of the document with ``changes``. ``ScenarioError`` when one has no key in the schema."""
+    problems = [
+        complaints.Problem(_path(key), message, plain(value))
+        for key, value in changes.items()
+        if (message := complaints.unknown_override(key, SETTABLE))
+    ]
+    if problems:
+        raise complaints.scenario_error(problems, place)
+    document: Document = plain(original)
+    if any(key.split(".")[0] == "device" for key in changes):
+        document.setdefault("device", dict(LESSON))  # to change the device that it has, not to describe a new one
+    for key, value in changes.items():
+        put(document, key, value)
+    return document
+
+
+def _variant(origin: Origin, index: int) -> Scenario:
+    """The scenario of one variant of a document whose own values are sound."""
+    document: Document = plain(origin.document)
+    run = document["run"]
+    written = run.pop("variants")[index]
+    run.pop("policies", None)
+    changes = dict(flatten(written.get("set", {})))
+    place = replace(
+        origin.place, overrides=frozenset(changes), variant=written["name"], within=("run", "variants", index)
+    )
+    refused = [complaints.Problem(_path(key), "can't be set by a variant") for key in changes if key in FIXED]
+    if refused:
+        raise complaints.scenario_error(refused, place)
+    return _checked(replace(origin, document=_changed(document, changes, place)), place)
+
+
+def _checked(origin: Origin, place: complaints.Place) -> Scenario:
+    """The scenario of a document; what is wrong with it is said of ``place``."""
+    document = origin.document
+    version = document.get("schema")
+    if type(version) is int and version > SCHEMA:
+        newer = complaints.Problem(("schema",), f"newer than this version of Headway; understood: {SCHEMA}", version)
+        raise complaints.scenario_error([newer], place)
+    problems = duplicates(document)
+    try:
+        scenario = Scenario.model_validate(document, context=origin.known)
+    except ValidationError as error:
+        problems += complaints.of_validation(error, document, KEYS)
+    if problems:
+        raise complaints.scenario_error(problems, place)
+    scenario._origin = origin  # noqa: SLF001 (this is the one who makes scenarios)
+    _check_variants(scenario, origin)
+    return scenario
+
+
+def _check_variants(scenario: Scenario, origin: Origin) -> None:
+    lines: list[str] = []
+    for index in range(len(scenario.run.variants or ())):
+        try:
+            _variant(origin, index)
+        except ScenarioError as error:
+            lines.extend(error.args)
+    if lines:
+        raise ScenarioError(*lines)
+
+
+def _path(key: str) -> tuple[str, ...]:
+    return tuple(key.split("."))

@@ -1,0 +1,3 @@
+"""The version of Headway."""
+
+VERSION = "0.1.0"

@@ -1,0 +1,1 @@
+"""Where requests come from: given ones, traces, and the clients that send them."""

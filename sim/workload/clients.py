@@ -1,0 +1,45 @@
+"""Who sends the requests: processes as a user of SimPy would write them."""
+
+from collections.abc import Generator
+from typing import Protocol
+
+import numpy as np
+from simpy import Environment, Event
+
+from sim.request import NEVER, Request, Workload
+
+
+class Server(Protocol):
+    """What a client sees of the scheduler."""
+
+    def submit(self, request: Request) -> Event: ...
+
+    def cancel(self, request: Request) -> None: ...
+
+
+def open_loop(env: Environment, server: Server, workload: Workload) -> Generator[Event, object, None]:
+    """Start each request's process when it is due, whatever the server does; ties in the order of the file.
+
+    One that is cancelled before it would arrive is withdrawn at that time and never sent.
+    """
+    cancel_ns, arrival_ns = workload.cancel_ns, workload.arrival_ns
+    withdrawn = (cancel_ns != NEVER) & (cancel_ns < arrival_ns)
+    due_ns = np.where(withdrawn, cancel_ns, arrival_ns)
+    for index in np.argsort(due_ns, kind="stable").tolist():
+        delay_ns = int(due_ns[index]) - int(env.now)
+        if delay_ns:
+            yield env.timeout(delay_ns)
+        request = Request(workload.spec(index))
+        if withdrawn[index]:
+            server.cancel(request)
+        else:
+            env.process(lifetime(env, server, request))
+
+
+def lifetime(env: Environment, server: Server, request: Request) -> Generator[Event, object, None]:
+    """One request: sent, then waited for until it has ended or nobody wants it any more."""
+    end = server.submit(request)
+    if request.spec.cancel_ns is not None:
+        yield end | env.timeout(request.spec.cancel_ns - int(env.now))
+        server.cancel(request)
+    yield end

@@ -1,0 +1,21 @@
+"""What all tests share: where large inputs lie, and how Hypothesis searches."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("headway", derandomize=True, deadline=None, database=None)
+settings.load_profile("headway")
+
+
+@pytest.fixture(scope="session")
+def headway_data() -> Path:
+    """The folder of traces and recorded runs that are too large for the repository, named by HEADWAY_DATA."""
+    folder = os.environ.get("HEADWAY_DATA")
+    if not folder:
+        pytest.skip("HEADWAY_DATA names no folder: set it to the one that holds traces/ and vllm/")
+    if not Path(folder).is_dir():
+        pytest.fail(f"HEADWAY_DATA={folder}: no such folder")
+    return Path(folder)
