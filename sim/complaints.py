@@ -203,7 +203,7 @@ def wrong_type(expected: str, value: object) -> str:
 def _kind(value: object) -> str:
     kinds = {bool: "a boolean", int: "an integer", str: "a string", Decimal: "a number", list: "a list",
              dict: "a table", type(None): "nothing"}  # fmt: skip
-    return kinds.get(type(value), f"a {type(value).__name__}")
+    return kinds.get(type(value), f"a value of type {type(value).__name__}")
 
 
 def _literal(context: Mapping[str, Any], value: object) -> str:
@@ -227,7 +227,6 @@ WORDS: Mapping[str, Callable[[Mapping[str, Any], object], str]] = {
     "string_too_short": lambda *_: "empty; at least 1 character",
     "string_unicode": lambda *_: "not valid Unicode; no lone surrogates",
     "too_short": lambda *_: "empty; at least one",
-    "invalid_key": lambda *_: "a key that is no string; must be one",
 }
 
 
@@ -278,7 +277,7 @@ def unknown_override(key: str, settable: Mapping[str, bool]) -> str | None:
     parts = key.split(".")
     above = next((".".join(parts[:n]) for n in range(1, len(parts)) if settable.get(".".join(parts[:n]))), None)
     if above:
-        return f"{above} is a list; it can only be set as a whole"
+        return f"{above} is a list; set it as a whole"
     meant = ELSEWHERE.get(parts[-1], parts[-1])
     homes = [name for name in settable if name.split(".")[-1] == meant]
     return "unknown key" + (f"; did you mean '{homes[0]}'?" if homes else nearest(key, settable))

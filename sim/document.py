@@ -11,7 +11,7 @@ import numpy as np
 
 from sim.errors import ScenarioError
 from sim.files import looks_like_utf16, not_utf8, open_regular
-from sim.show import show_path
+from sim.show import show, show_path
 
 Document = dict[str, Any]
 
@@ -93,25 +93,23 @@ def plain(value: object) -> Any:  # noqa: PLR0911 (one kind of value, one return
 _PLAIN = frozenset((int, str, Decimal, bool))
 
 
-def _key(key: object) -> object:
-    return str.__str__(key) if isinstance(key, str) else key
+def _key(key: object) -> str:
+    if isinstance(key, str):
+        return str.__str__(key)
+    raise ScenarioError(f"scenario: a key is {show(key)}; all keys must be strings")
 
 
 def put(document: Document, key: str, value: object) -> None:
-    """Puts ``value`` at the dotted ``key``, in place. A table is merged into the one there; None takes the key away."""
+    """Puts one of the values of :func:`flatten` at the dotted ``key``, in place; None takes the key away."""
     *tables, last = key.split(".")
     table: Any = document
     for name in tables:
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
             return  # the complaint about what stands there is enough
-    there = table.get(last)
     if value is None:
         table.pop(last, None)
-    elif isinstance(value, Mapping) and isinstance(there, dict):
-        for name, item in value.items():
-            put(there, str(name), item)
-    else:
+    elif not (isinstance(value, Mapping) and isinstance(table.get(last), dict)):  # an empty table adds nothing to one
         table[last] = plain(value)
 
 

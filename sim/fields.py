@@ -140,4 +140,5 @@ def _printable(value: str) -> str:
 Text = Annotated[str, Field(max_length=TEXT_LENGTH), AfterValidator(_printable)]
 """A word of the user's: at most 256 characters, no control characters. Where it is shown, it is escaped."""
 
+Id = Annotated[str, Field(min_length=1, max_length=TEXT_LENGTH), AfterValidator(_printable)]
 FilePath = Annotated[str, Field(min_length=1), AfterValidator(_printable)]

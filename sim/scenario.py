@@ -56,7 +56,7 @@ class Scenario(Table):
                            "1 ms a prompt token, 1 ms a decode batch.")  # fmt: skip
     # kv stands here once there is a pool
     scheduler: Scheduler = Field(default_factory=Scheduler, description="Who goes first.")
-    run: Run = Field(default_factory=Run, description="How it is run, and how far.")
+    run: Run = Field(default_factory=Run, description="How it is run, how far, and beside what.")
     _origin: Origin | None = PrivateAttr(None)
 
     @property

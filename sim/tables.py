@@ -20,7 +20,7 @@ class Table(BaseModel):
 class Request(Table):
     """One request, as the workload states it."""
 
-    id: Annotated[fields.Text, Field(min_length=1)] = Field(
+    id: fields.Id = Field(
         default_factory=str, description="Name of the request, 1 to 256 characters; default r000001 by its place."
     )
     arrival_ms: fields.Instant = Field(

@@ -53,7 +53,8 @@ def _ns(value: object) -> int:
 def _scalar(value: object) -> object:
     if value is None or type(value) in (str, bool):
         return value
-    return _decimal(value)
+    number = _decimal(value)
+    return value if type(value) is int else number
 
 
 Ms = Annotated[int, BeforeValidator(_ns)]
@@ -193,6 +194,18 @@ class ResultDocument(Shape):
     runs: list[Run] = Field(min_length=1)
 
 
+class Heading(Shape):
+    """``summary.json``, beside the tables of a run."""
+
+    schema_: Literal["headway.run/1"] = Field(alias="schema")
+    name: str
+    policy: str
+    settings: dict[str, Scalar]
+    provenance: Provenance
+    summary: Summary
+    work: dict[str, Count]
+
+
 Model = TypeVar("Model", bound=Shape)
 
 
@@ -213,14 +226,9 @@ def shaped(document: object) -> ResultDocument:
     return _read(ResultDocument, document)
 
 
-def shaped_summary(summary: object) -> Summary:
-    """The ``summary`` of a run, if it has its shape; ``ResultError`` otherwise."""
-    return _read(Summary, summary, "summary")
-
-
-def shaped_provenance(provenance: object) -> Provenance:
-    """The ``provenance`` of a result, if it has its shape; ``ResultError`` otherwise."""
-    return _read(Provenance, provenance, "provenance")
+def shaped_heading(heading: object, name: str) -> Heading:
+    """A ``summary.json`` of a run's folder, whose path is ``name``; ``ResultError`` if it does not have its shape."""
+    return _read(Heading, heading, name)
 
 
 def _read(model: type[Model], value: object, name: str = "") -> Model:

@@ -29,7 +29,7 @@ def record_of(run: Run, workload: Workload) -> Record:
         reader.read(event)
     return Record(
         workload=workload,
-        requests=_requests(run, workload),
+        requests=_requests(run, workload, reader.last_job),
         reasons={index: row.reason for index, row in enumerate(run.requests) if row.reason is not None},
         jobs=_table(JOB_COLUMNS, reader.jobs),
         schedule=_table(SCHEDULE_COLUMNS, reader.schedule()),
@@ -43,22 +43,24 @@ def _table(columns: Sequence[str], rows: Sequence[Row]) -> Table:
     return {name: cells[:, place].copy() for place, name in enumerate(columns)}
 
 
-def _requests(run: Run, workload: Workload) -> Table:
-    """How each request came and went. The number of jobs begun before an instant is that of the starts before it."""
+def _requests(run: Run, workload: Workload, last_job: Sequence[int]) -> Table:
+    """How each request came and went. Who finishes goes with its last job; the number of jobs begun before any other
+    instant is that of the starts before it.
+    """
     starts_ns = np.array([event.start_ms for event in run.events], dtype=np.int64)
     ended_ns = np.array([NEVER if row.ended_ms is None else row.ended_ms for row in run.requests], dtype=np.int64)
+    status = np.array([Status[row.status.upper()] for row in run.requests], dtype=np.int64)
     sent = np.array([row.reason != "not arrived" for row in run.requests])
 
     def begun_before(ns: Ints) -> Ints:
-        return (
-            np.searchsorted(np.maximum.accumulate(starts_ns), ns, side="left") if len(starts_ns) else np.zeros_like(ns)
-        )
+        return np.searchsorted(np.maximum.accumulate(starts_ns), ns, side="left") if len(starts_ns) else np.zeros_like(ns)
 
+    ended_job = np.where(status == Status.FINISHED, np.array(last_job) + 1, begun_before(ended_ns))
     return {
-        "status": np.array([Status[row.status.upper()] for row in run.requests], dtype=np.int64),
+        "status": status,
         "ended_ns": ended_ns,
         "arrived_job": np.where(sent, begun_before(workload.arrival_ns), NEVER),
-        "ended_job": np.where(ended_ns == NEVER, NEVER, begun_before(ended_ns)),
+        "ended_job": np.where(ended_ns == NEVER, NEVER, ended_job),
     }
 
 
@@ -69,6 +71,7 @@ class _Reader:
         self.jobs: list[Row] = []
         self.admissions: list[Row] = []
         self.preemptions: list[Row] = []
+        self.last_job = [NEVER] * len(run.requests)
         self._rows = run.requests
         self._index_of = index_of
         self._chunks: list[tuple[Row, int]] = []
@@ -93,6 +96,7 @@ class _Reader:
         prefill = [item.tokens for item in event.scheduled if item.phase == "prefill"]
         decodes = len(event.scheduled) - len(prefill)
         for place, item in enumerate(event.scheduled):
+            self.last_job[index_of[item.id]] = event.job
             if item.phase == "prefill":
                 self._chunk(event.job, index_of[item.id], item.tokens, place)
             else:

@@ -49,7 +49,7 @@ def _acquire(path: Path, lock: Path) -> int:
                 break
         try:
             with disk.step(path, f"take {lock.name}"):
-                if _take(path, fd, lock, fresh):
+                if _take(path, fd, lock, fresh=fresh):
                     return fd
         except BaseException:
             os.close(fd)
@@ -68,7 +68,7 @@ def _open(lock: Path) -> tuple[int, bool]:
         return os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), False
 
 
-def _take(path: Path, fd: int, lock: Path, fresh: bool) -> bool:
+def _take(path: Path, fd: int, lock: Path, *, fresh: bool) -> bool:
     """Lock the open file and sign it. False: it is no longer the file of that name, so look again."""
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         raise OutputError(f"{disk.shown(path)}: {lock.name} beside it is in the way: not a regular file")

@@ -74,7 +74,7 @@ def folder(path: Path) -> Iterator["Folder"]:
                 disk.mkdir(new)
             building = Folder(path, new)
             yield building
-            building._seal()
+            building.seal()
             refuse(path, place, "folder", nothing_is_ours)  # notes may have been put there meanwhile
             old = _swap(path, new, place)
         except BaseException:
@@ -119,8 +119,8 @@ class Folder:
     def _parents(self) -> list[str]:
         return sorted({name.split("/")[0] for name in self._files if "/" in name})
 
-    def _seal(self) -> None:
-        """Write the manifests, those of the subfolders first, and make all names last."""
+    def seal(self) -> None:
+        """Write the manifests, those of the subfolders first, and make all names last: :func:`folder` calls it."""
         broken = [name for name, entry in self._files.items() if entry is None]
         if broken:
             raise OutputError(f"{disk.shown(self._path)}: {broken[0]} was not written to its end; nothing was replaced")

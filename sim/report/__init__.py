@@ -1,3 +1,4 @@
-"""What people read: tables and sentences from results, in English and Chinese. Nothing is computed twice here:
-every figure comes from a result's columns and summary.
+"""What people read: tables and sentences from results, in English and Chinese.
+
+No metric is computed here: every figure comes from a result's columns and summary.
 """

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 -- full-width punctuation is what Chinese is written with
 """Chinese, in the words of the lesson that this project implements: 首 token, 最长停顿, 全批结束, 提交, 策略."""
 
 from collections.abc import Sequence
@@ -14,9 +15,9 @@ class Chinese(Texts):
         "claim": "主张", "device": "设备", "request": "请求", "status": "状态", "metric": "指标",
         "ttft": "TTFT", "max_itl": "最大 ITL", "e2e": "E2E", "queue": "排队", "itl": "ITL", "tpot": "TPOT",
         "mean": "平均", "max": "最大", "gained": "改善", "lost": "变差", "unchanged": "不变",
-        "finished": "完成", "together": "整批", "policy": "策略",
+        "finished": "完成", "overall": "整批",
     }  # fmt: skip
-    metric: ClassVar = {FIRST: "首 token", STALL: "最长停顿", LAST: "末 token"}
+    metric: ClassVar = {FIRST: f"首{NB}token", STALL: "最长停顿", LAST: f"末{NB}token"}
     status: ClassVar = {
         Status.FINISHED: "完成", Status.REJECTED: "拒绝", Status.CANCELLED: "取消", Status.UNFINISHED: "未完成",
     }  # fmt: skip
@@ -33,7 +34,7 @@ class Chinese(Texts):
     semicolon: ClassVar = "；"
     comma: ClassVar = "，"
     colon: ClassVar = "："
-    nobody_to_compare: ClassVar = "没有请求在两次运行中都完成，无从比较。"
+    nobody_to_compare: ClassVar = "两次运行都没有请求完成，无从比较。"
     other_requests: ClassVar = "两次运行的请求不同，不能逐条比较。"
     other_loads: ClassVar = "两次运行的负载不同，只按名称逐条比较。"
 
@@ -53,7 +54,9 @@ class Chinese(Texts):
         return f"全批结束 {makespan}，提交 {jobs} 次"
 
     def finished(self, finished: int, requests: int) -> str:
-        return f"{self.requests(requests)}{'全部完成' if finished == requests else f'中 {finished:,} 条完成'}"
+        if finished < requests:
+            return f"{self.requests(requests)}中 {finished:,} 条完成"
+        return "请求已完成" if requests == 1 else f"{self.requests(requests)}全部完成"
 
     def preempted(self, times: int, recomputed_tokens: int) -> str:
         return f"抢占 {times:,} 次，重算 {recomputed_tokens:,} tokens"
@@ -66,10 +69,15 @@ class Chinese(Texts):
 
     def whose(self, metric: str, figures: Sequence[tuple[str, str]]) -> str:
         (name, first), *rest = figures
-        return "，".join([f"{name} 的{self.metric[metric]} {first}", *(f"{name} 的{NB}{text}" for name, text in rest)])
+        return "，".join(
+            [f"{name} 的{self.metric[metric]} {first}", *(f"{name}{NB}的{NB}{text}" for name, text in rest)]
+        )
 
-    def how_many(self, metric: str, count: int, of: int, share: str) -> str:
-        return f"{self.requests(of)}中 {count:,} 条{share}的{self.metric[metric]}"
+    def how_many(self, metric: str, count: int, of: int) -> str:
+        return f"{self.requests(of)}中 {count:,} 条的{self.metric[metric]}"
+
+    def what_share(self, metric: str, count: int, share: str) -> str:
+        return f"{self.requests(count)}（{share}）的{self.metric[metric]}"
 
     def most(self, name: str, figures: str) -> str:
         return f"，变化最大的是 {name}：{figures}"
@@ -99,25 +107,25 @@ class Chinese(Texts):
         return f"换成 {run}，{whom} {self._better(better)}，没有请求{self._better(not better)}。"
 
     def gain_and_lose(self, names: Sequence[str], count: int) -> str:
-        return f"{self._who(names, count)} 有得有失"
+        return f"{self._who(names, count)}有得有失"
 
     def only_gain(self, names: Sequence[str], count: int) -> str:
-        return f"{self._who(names, count)} 只改善"
+        return f"{self._who(names, count)}只改善"
 
     def only_lose(self, names: Sequence[str], count: int) -> str:
-        return f"{self._who(names, count)} 只变差"
+        return f"{self._who(names, count)}只变差"
 
     def no_winner(self, names: Sequence[str], count: int, kind: str) -> str:
-        which = {"policy": "没有哪种策略", "setting": "没有哪种设置", "run": "两者都没有"}[kind]
-        return f"{which}对{self._all(names, count)}{'各项' if count == 1 else ''}都更好。"
+        which = {"policy": "没有哪种策略", "setting": "没有哪种设置", "run": "没有一方"}[kind]
+        return f"{which}对 {self._all(names, count)}{'各项' if count == 1 else ''}都更好。"
 
     def best_of_all(self, runs: Sequence[str], of: int, names: Sequence[str], count: int) -> str:
         if len(runs) == of:
             return f"{of:,} 次运行对所有请求都一样。"
         whom = self._all(names, count)
         if not runs:
-            return f"{of:,} 次运行中，没有哪一次对{whom}各项都最好。"
-        return f"{self.names(runs)} 对{whom}各项都不比其他任何一次差。"
+            return f"{of:,} 次运行中，没有一次在各项上对 {whom}都最好。"
+        return f"{self.names(runs)} 对 {whom}各项都不比其他任何一次差。"
 
     def progress(self, run: str, ended: int, total: int | None, seconds: str) -> str:
         done = f"已结束 {self.requests(ended)}" if total is None else f"{self.requests(total)}中 {ended:,} 条已结束"
@@ -127,7 +135,7 @@ class Chinese(Texts):
         return "改善" if better else "变差"
 
     def _who(self, names: Sequence[str], count: int) -> str:
-        return self.names(names) if names else f"{count:,} 条"
+        return f"{self.names(names)} " if names else f"{count:,} 条"
 
     def _all(self, names: Sequence[str], count: int) -> str:
-        return f" {names[0]} " if count == 1 and names else f" {count:,} 条请求"
+        return f"{names[0]} " if count == 1 and names else f"{count:,} 条请求"

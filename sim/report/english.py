@@ -14,7 +14,7 @@ class English(Texts):
         "claim": "Claim", "device": "Device", "request": "request", "status": "status", "metric": "metric",
         "ttft": "TTFT", "max_itl": "max ITL", "e2e": "E2E", "queue": "queue", "itl": "ITL", "tpot": "TPOT",
         "mean": "mean", "max": "max", "gained": "gained", "lost": "lost", "unchanged": "unchanged",
-        "finished": "finished", "together": "together", "policy": "policy",
+        "finished": "finished", "overall": "overall",
     }  # fmt: skip
     metric: ClassVar = {FIRST: "first token", STALL: "longest stall", LAST: "last token"}
     status: ClassVar = {
@@ -27,14 +27,15 @@ class English(Texts):
         "max ITL is its longest stall between two tokens. Makespan: first arrival to last token."
     )
     legend_of_quantiles: ClassVar = (
-        "Over finished requests: from arrival to the first token (TTFT), the last (E2E) and the first job (queue); ITL, "
-        "each gap between two tokens of a request; TPOT, their mean in a request. Makespan: first arrival to last token."
+        "Over finished requests: from arrival to the first token (TTFT), the last (E2E) and the first job (queue); "
+        "ITL, each gap between two tokens of a request; TPOT, their mean in a request. "
+        "Makespan: first arrival to last token."
     )
     caveat: ClassVar = "All this holds for this trace on this device only."
     semicolon: ClassVar = "; "
     comma: ClassVar = ", "
     colon: ClassVar = ": "
-    nobody_to_compare: ClassVar = "No request finished under both: there is nobody to compare."
+    nobody_to_compare: ClassVar = "No request finished under either: there is nobody to compare."
     other_requests: ClassVar = "The two runs serve different requests: nobody can be compared with themselves."
     other_loads: ClassVar = "The two runs do not serve the same load: requests of the same name are compared."
 
@@ -84,8 +85,11 @@ class English(Texts):
         (name, first), *rest = figures
         return ", ".join([f"{name}'s {self.metric[metric]} {first}", *(f"{name}'s{NB}{text}" for name, text in rest)])
 
-    def how_many(self, metric: str, count: int, of: int, share: str) -> str:
-        return f"{self.metric[metric]} of {count:,} of {self.requests(of)}{share}"
+    def how_many(self, metric: str, count: int, of: int) -> str:
+        return f"{self.metric[metric]} of {count:,} of {self.requests(of)}"
+
+    def what_share(self, metric: str, count: int, share: str) -> str:
+        return f"{self.metric[metric]} of {self.requests(count)} ({share})"
 
     def most(self, name: str, figures: str) -> str:
         return f", most of all {name}'s, {figures}"
@@ -106,8 +110,8 @@ class English(Texts):
         return f"{run} is {self._better(better)} for {self._all(names, count)}, in everything."
 
     def all_in_something(self, run: str, names: Sequence[str], count: int, *, better: bool) -> str:
-        whom = self._all(names, count)
-        return f"{run} is {self._better(better)} for {whom} in something, and {self._better(not better)} for nobody in anything."
+        whom, opposite = self._all(names, count), self._better(not better)
+        return f"{run} is {self._better(better)} for {whom} in something, and {opposite} for nobody in anything."
 
     def some(self, run: str, names: Sequence[str], count: int, of: int, *, better: bool) -> str:
         whom = self.names(names) if names else f"{count:,} of {of:,}"

@@ -35,13 +35,16 @@ def visible(text: str) -> str:
 
 
 def request_name(workload: Workload, index: int) -> str:
-    """The request's id as prose can carry it: in quotes unless it is one plain word; a long one by its ends and place."""
+    """The request's id as prose can carry it: in TOML's quotes unless it is one plain word.
+
+    A long one is shown by its two ends and its place in the workload, counted from 1.
+    """
     id_ = workload.id(index)
     place = ""
     if len(id_) > LONGEST:
-        id_, place = f"{id_[: LONGEST // 2]}…{id_[-LONGEST // 4 :]}", f" (#{index + 1})"
-    text = visible(id_)
-    plain = re.fullmatch(r"[\w.:/@#+=…-]*\w[\w.:/@#+=…-]*" + LEFT_TO_RIGHT + "?", text)
+        id_, place = f"{id_[: LONGEST // 2]}…{id_[-LONGEST // 4 :]}", f"\N{NO-BREAK SPACE}(#{index + 1})"
+    text = visible(id_.replace("\\", "\\\\").replace('"', '\\"'))
+    plain = re.fullmatch(rf"[\w.:/@#+=…-]*\w[\w.:/@#+=…-]*{LEFT_TO_RIGHT}?", text)
     return (text if plain else f'"{text}"') + place
 
 

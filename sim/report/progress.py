@@ -1,7 +1,9 @@
 """A line that tells how far a long run is: on a terminal only, rewritten in place, gone at the end."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from rich.console import Console
 from rich.control import Control
@@ -21,12 +23,17 @@ def progress(name: str, lang: str, *, total: int | None = None, console: Console
 
     ``total`` is the number of requests, where it is known before the run.
     """
-    console = console or Console(stderr=True)
+    console = console or Console(stderr=True, force_terminal=None if _is_terminal(sys.stderr) else False)
     line = _Line(console, name, lang, total)
     try:
         yield Progress(line.show)
     finally:
         line.clear()
+
+
+def _is_terminal(file: TextIO | None) -> bool:
+    """Rich takes any file for one where FORCE_COLOR is set; a closed stderr is None."""
+    return file is not None and file.isatty()
 
 
 class _Line:

@@ -1,6 +1,6 @@
-"""All that is printed, in both languages, side by side. Grammar lives here; figures come from elsewhere, as text.
+"""What is printed, as each language has to say it. Grammar lives here; figures come from elsewhere, as text.
 
-A no-break space (written \NB) keeps a number with its unit on one line; it is printed as a space.
+A no-break space (NB) keeps a number with its unit on one line; it is printed as a space.
 """
 
 from abc import ABC, abstractmethod
@@ -70,11 +70,14 @@ class Texts(ABC):
         """``A's longest stall 14.75 → 3.50 ms, L's 2.50 → 1.25 ms`` of (name, figures)."""
 
     @abstractmethod
-    def how_many(self, metric: str, count: int, of: int, share: str) -> str: ...
+    def how_many(self, metric: str, count: int, of: int) -> str: ...
+
+    @abstractmethod
+    def what_share(self, metric: str, count: int, share: str) -> str: ...
 
     @abstractmethod
     def most(self, name: str, figures: str) -> str:
-        """The largest change, after :meth:`how_many`."""
+        """The largest change, after :meth:`how_many` or :meth:`what_share`."""
 
     @abstractmethod
     def only_under(self, who: str, run: str) -> str: ...

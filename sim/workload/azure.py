@@ -9,10 +9,10 @@ import re
 from array import array
 from collections.abc import Iterator
 from datetime import date
-from difflib import get_close_matches
 
+from sim.errors import ScenarioError
 from sim.fields import MAX_INSTANT_MS, MAX_TOKENS
-from sim.show import escape, shorten
+from sim.show import show
 from sim.workload.trace_file import TraceFile
 
 WHAT = (
@@ -170,23 +170,17 @@ def _check_header(file: TraceFile, header: str | None) -> None:
         found = [header]
     if found == COLUMNS:
         return
-    problems = "; ".join(_header_problems(found)) or "wrong order"
-    raise file.error(f"(line 1): header {escape(shorten(header))!r}: {problems}; must be {wanted}".replace("'", '"'))
+    problem = "; ".join(_header_problems(found)) or "wrong order"
+    raise ScenarioError(f"{file.label} (line 1): header = {show(header)}: {problem}; must be {wanted}")
 
 
 def _header_problems(found: list[str]) -> Iterator[str]:
     if len(found) == 1:
-        other = next(
-            (name for char, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")) if char in found[0]), None
-        )
-        yield "1 column" + (f", separated by {other}" if other else "")
+        others = ((";", "semicolons"), ("\t", "tabs"), ("|", "bars"))
+        separated = (f", separated by {name}" for char, name in others if char in found[0])
+        yield "1 column" + next(separated, "")
         return
     for name in COLUMNS:
         if found.count(name) != 1:
             yield f"{name} is missing" if name not in found else f"{name} {found.count(name)} times"
-    for name in found:
-        if name not in COLUMNS:
-            near = get_close_matches(name, COLUMNS, n=1)
-            yield f"{escape(shorten(name)) or 'an empty name'} is none of its columns" + (
-                f" ({near[0]}?)" if near else ""
-            )
+    yield from (f"{show(name)} is none of its columns" for name in found if name not in COLUMNS)

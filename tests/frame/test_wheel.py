@@ -40,8 +40,8 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of programs of a fresh environment into which the wheel was installed."""
     environment = tmp_path_factory.mktemp("environment")
     call(sys.executable, "-m", "venv", environment, folder=environment)
-    pip = [environment / "bin" / "python", "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    call(*pip, wheel, folder=environment)
+    pip = ("-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    call(environment / "bin" / "python", *pip, wheel, folder=environment)
     return environment / "bin"
 
 

@@ -12,12 +12,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sim.errors import OutputError
+from sim.errors import OutputError, ResultError
 from sim.record import disk, store
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -31,7 +32,7 @@ Tree = dict[str, bytes]
 @pytest.fixture(autouse=True)
 def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed process loses nothing that the system has: waiting for the disk would only take minutes."""
-    monkeypatch.setattr(disk, "fsync", lambda fd: None)
+    monkeypatch.setattr(disk, "fsync", lambda _: None)
 
 
 class Kind:
@@ -113,7 +114,7 @@ def hooked(hook: Hook) -> None:
         wrap(name)
 
 
-def in_child(action: Callable[[], None], hook: Hook) -> int:
+def in_child(action: Callable[[], object], hook: Hook) -> int:
     """Run ``action`` in a forked process with the hook. 0 done, 4 OutputError, 130 interrupted, -9 killed."""
     sys.stdout.flush()
     pid = os.fork()
@@ -133,7 +134,7 @@ def in_child(action: Callable[[], None], hook: Hook) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def calls_of(action: Callable[[], None]) -> list[str]:
+def calls_of(action: Callable[[], object]) -> list[str]:
     """The names of the changing calls that ``action`` makes, in order (in a child)."""
     source, sink = os.pipe()
 
@@ -143,7 +144,7 @@ def calls_of(action: Callable[[], None]) -> list[str]:
 
     assert in_child(action, note) == 0
     os.close(sink)
-    with open(source, "rb") as notes:
+    with os.fdopen(source, "rb") as notes:
         return notes.read().decode().split()
 
 
@@ -201,7 +202,7 @@ def cut_short(result: Kind) -> None:
             die()
         return real(*arguments)
 
-    assert in_child(lambda: result.write(NEW), hook) == -signal.SIGKILL
+    assert in_child(partial(result.write, NEW), hook) == -signal.SIGKILL
     assert result.path.exists() == isinstance(result, AsFile)
 
 
@@ -215,7 +216,7 @@ class Bench:
         self._folder, self._kind, self._before = folder, kind, before
         self.was: Tree | None = None if before is nothing else OLD
         dry = self.fresh("dry")
-        self.calls = calls_of(lambda: dry.write(NEW))
+        self.calls = calls_of(partial(dry.write, NEW))
         assert dry.read() == NEW
         self.commit = len(self.calls) - 1 - self.calls[::-1].index("rename")
         """The number of the call that puts the new result in its place."""
@@ -249,7 +250,7 @@ def assert_next_write_is_clean(result: Kind, where: str) -> None:
 def test_killed_at_every_call(bench: Bench, kill: Callable[[int], Hook]) -> None:
     only = "write" if kill is kill_halfway else None
     for number, where, result in bench.numbered(only):
-        assert in_child(lambda result=result: result.write(NEW), kill(number)) == -signal.SIGKILL, where
+        assert in_child(partial(result.write, NEW), kill(number)) == -signal.SIGKILL, where
         committed = number > bench.commit or (number == bench.commit and kill is kill_after)
         assert result.read() == (NEW if committed else bench.was), where
         assert_next_write_is_clean(result, where)
@@ -259,28 +260,28 @@ def test_killed_at_every_call(bench: Bench, kill: Callable[[int], Hook]) -> None
 @pytest.mark.parametrize("before", [old_result])
 def test_killed_at_every_call_and_written_again_unread(bench: Bench) -> None:
     for number, where, result in bench.numbered():
-        in_child(lambda result=result: result.write(NEW), kill_before(number))
+        in_child(partial(result.write, NEW), kill_before(number))
         assert_next_write_is_clean(result, where)
 
 
 @KINDS
 @pytest.mark.parametrize("before", [cut_short])
 def test_a_reader_killed_at_every_call_of_its_recovery(bench: Bench) -> None:
-    calls = calls_of(lambda: bench.fresh("read").read() and None)
+    calls = calls_of(bench.fresh("read").read)
     for number, name in enumerate(calls):
         result = bench.fresh(f"read {number}")
         for kill in (kill_before, kill_after):
-            in_child(lambda result=result: result.read() and None, kill(number))
+            in_child(result.read, kill(number))
         assert result.read() == OLD, name
         assert_next_write_is_clean(result, name)
 
 
-def fail(at: Callable[[int, str], bool], number: int) -> Hook:
-    """Calls for which ``at`` holds fail, with the error that a disk would give."""
+def fail(error: int, *, first: int, last: int = 10**9, names: tuple[str, ...] = CALLS) -> Hook:
+    """The calls of these names, from the first number to the last, fail with the error that a disk would give."""
 
-    def hook(n: int, name: str, real: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        if at(n, name):
-            raise OSError(number, os.strerror(number))
+    def hook(number: int, name: str, real: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        if first <= number <= last and name in names:
+            raise OSError(error, os.strerror(error))
         return real(*arguments)
 
     return hook
@@ -292,7 +293,7 @@ def test_every_call_fails_once(bench: Bench) -> None:
     for number, where, result in bench.numbered():
         error = (errno.ENOSPC, errno.EIO, errno.EACCES)[number % 3]
         of_the_dead = result.strays()
-        code = in_child(lambda result=result: result.write(NEW), fail(lambda n, _, at=number: n == at, error))
+        code = in_child(partial(result.write, NEW), fail(error, first=number, last=number))
         found, strays = result.read(), result.strays() - of_the_dead
         if number <= bench.commit and bench.calls[number] not in ("unlink", "rmdir"):
             assert (code, found, strays) == (4, bench.was, set()), where
@@ -309,10 +310,9 @@ def test_every_call_fails_once(bench: Bench) -> None:
 def test_the_disk_is_full_from_one_call_on(bench: Bench) -> None:
     """What needs room fails for good; what doesn't works: nothing may be left behind."""
     for number, where, result in bench.numbered():
-        needs_room = ("create", "write", "mkdir", "fsync")
-        full = fail(lambda n, name, at=number: n >= at and name in needs_room, errno.ENOSPC)
+        full = fail(errno.ENOSPC, first=number, names=("create", "write", "mkdir", "fsync"))
         of_the_dead = result.strays()
-        code = in_child(lambda result=result: result.write(NEW), full)
+        code = in_child(partial(result.write, NEW), full)
         found, strays = result.read(), result.strays() - of_the_dead
         assert found == NEW or (code, found, strays) == (4, bench.was, set()), where
         assert_next_write_is_clean(result, where)
@@ -323,8 +323,8 @@ def test_the_disk_is_full_from_one_call_on(bench: Bench) -> None:
 def test_the_disk_is_gone_from_one_call_on(bench: Bench) -> None:
     """Not even tidying up works any more, nor taking back a rename."""
     for number, where, result in bench.numbered():
-        gone = fail(lambda n, _, at=number: n >= at, errno.EIO)
-        code = in_child(lambda result=result: result.write(NEW), gone)
+        gone = fail(errno.EIO, first=number)
+        code = in_child(partial(result.write, NEW), gone)
         assert code == (0 if result.read() == NEW and number > bench.commit + 1 else 4), where
         assert result.read() in (bench.was, NEW), where
         assert_next_write_is_clean(result, where)
@@ -353,7 +353,7 @@ def interrupt(at: int, *, after: bool) -> Hook:
 def test_interrupted_at_every_call(bench: Bench, *, after: bool) -> None:
     for number, where, result in bench.numbered():
         of_the_dead = result.strays()
-        code = in_child(lambda result=result: result.write(NEW), interrupt(number, after=after))
+        code = in_child(partial(result.write, NEW), interrupt(number, after=after))
         assert code == 130, where
         found = result.read()
         assert found in (bench.was, NEW), where
@@ -370,7 +370,7 @@ def test_every_write_takes_one_byte(bench: Bench) -> None:
         return real(arguments[0], arguments[1][:1]) if name == "write" else real(*arguments)
 
     result = bench.fresh("short")
-    assert in_child(lambda: result.write(NEW), hook) == 0
+    assert in_child(partial(result.write, NEW), hook) == 0
     assert result.read() == NEW
 
 
@@ -382,7 +382,7 @@ def numbered_tree(number: int) -> Tree:
     return {name: str(number).encode() * 100 for name in ("result.json", "fcfs/jobs", "chunked/jobs")}
 
 
-def spawn(action: Callable[[], None]) -> int:
+def spawn(action: Callable[[], object]) -> int:
     pid = os.fork()
     if pid == 0:
         code = 99
@@ -415,7 +415,7 @@ def test_a_reader_never_sees_a_mix(tmp_path: Path, kind: type[Kind]) -> None:
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
         try:
             seen.add(frozenset(read_one(result).values()))
-        except store.ResultError as error:
+        except ResultError as error:
             assert "was replaced while it was being read" in str(error)  # noqa: PT017
     assert all(len(values) == 1 for values in seen)
     assert len(seen) > 1
@@ -445,7 +445,7 @@ def test_many_writers_at_once(tmp_path: Path, kind: type[Kind]) -> None:
                 assert "is being written by" in str(error) or "changes hands" in str(error)  # noqa: PT017
                 time.sleep(0.001)
 
-    wait_for([spawn(lambda number=number: write_thrice(number)) for number in range(4)])
+    wait_for([spawn(partial(write_thrice, number)) for number in range(4)])
     values = set((result.read() or {}).values())
     assert len(values) == 1
     assert result.strays() == set()
@@ -460,7 +460,7 @@ def test_runs_that_share_a_missing_parent(tmp_path: Path) -> None:
             store.check_writable(path, "folder")
             AsFolder(path).write(NEW)
 
-    wait_for([spawn(lambda number=number: check_and_write(number)) for number in range(4)])
+    wait_for([spawn(partial(check_and_write, number)) for number in range(4)])
     for path in tmp_path.glob("*/results/*"):
         assert AsFolder(path).read() == NEW
     assert len(list(tmp_path.glob("*/results/*"))) == 80
@@ -497,7 +497,11 @@ def pid_is_ours(pid: int) -> bool:
 
 def test_a_second_writer_is_told_who_writes(holder: tuple[Path, int]) -> None:
     path, pid = holder
-    for attempt in (lambda: AsFolder(path).write(NEW), lambda: store.check_writable(path, "folder")):
+    attempts: list[Callable[[], None]] = [
+        partial(AsFolder(path).write, NEW),
+        partial(store.check_writable, path, "folder"),
+    ]
+    for attempt in attempts:
         with pytest.raises(OutputError, match=rf"mixed: is being written by process {pid} since \d{{4}}-\d\d-\d\dT"):
             attempt()
     assert AsFolder(path).read() is None

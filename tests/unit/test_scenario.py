@@ -14,7 +14,7 @@ import pytest
 from sim.clock import instant_ns
 from sim.errors import ScenarioError
 from sim.fields import MAX_TOKENS
-from sim.scenario import Scenario, load, schema_json
+from sim.scenario import Device, Scenario, load, schema_json
 
 MIXED = """\
 schema = 1
@@ -54,6 +54,10 @@ def small(**tables: Any) -> dict[str, Any]:
 
 def requests(*rows: dict[str, Any]) -> dict[str, Any]:
     return small(workload={"requests": [{"prompt_tokens": 1, "output_tokens": 1} | row for row in rows]})
+
+
+def first_costs(device: Device) -> list[Decimal]:
+    return [device.job_ms, device.prefill_ms_per_token, device.decode_ms_per_batch]
 
 
 @pytest.fixture
@@ -99,14 +103,14 @@ def test_what_is_not_written_has_its_default() -> None:
 
 def test_a_device_table_says_all_of_its_costs() -> None:
     device = load(small(device={"prefill_ms_per_token": 2})).device
-    assert (device.job_ms, device.prefill_ms_per_token, device.decode_ms_per_batch) == (0, 2, 0)
+    assert first_costs(device) == [0, 2, 0]
 
 
 def test_an_override_of_the_device_starts_from_the_one_that_it_has() -> None:
     lesson = load(small(), overrides={"device.job_ms": 0}).device
-    assert (lesson.job_ms, lesson.prefill_ms_per_token, lesson.decode_ms_per_batch) == (0, 1, 1)
+    assert first_costs(lesson) == [0, 1, 1]
     own = load(small(device={"prefill_ms_per_token": 2}), overrides={"device.job_ms": 3}).device
-    assert (own.job_ms, own.prefill_ms_per_token, own.decode_ms_per_batch) == (3, 2, 0)
+    assert first_costs(own) == [3, 2, 0]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +163,9 @@ def test_ids_are_data() -> None:
     assert [r.id for r in scenario.workload.requests] == hostile
 
 
-@pytest.mark.parametrize("tables", [{"decode_ms_per_batch": 1}, {"prefill_ms_per_token": 1}, {"context_ms_per_token": 1}])
+@pytest.mark.parametrize(
+    "tables", [{"decode_ms_per_batch": 1}, {"prefill_ms_per_token": 1}, {"context_ms_per_token": 1}]
+)
 def test_some_costs_may_be_zero(tables: dict[str, object]) -> None:
     assert load(small(device=tables)).device.job_ms == 0
 
@@ -205,12 +211,24 @@ def test_a_table_is_merged_a_list_replaced(mixed: Scenario) -> None:
     assert changed.document["workload"] == {"requests": one}
 
 
+def test_an_empty_table_adds_nothing(mixed: Scenario) -> None:
+    assert mixed.with_overrides({"scheduler": {}}).document == mixed.document
+    assert mixed.with_overrides({}) == mixed
+
+
+def test_a_scenario_put_together_in_python_has_a_document_too() -> None:
+    own = requests({"id": "A"})
+    scenario = Scenario.model_validate(own)
+    assert scenario.document == own
+    assert scenario.with_overrides({"scheduler.policy": "static"}).scheduler.policy == "static"
+
+
 def test_a_variant_is_a_scenario_without_variants(mixed: Scenario) -> None:
     four, free = mixed.variant("c4"), mixed.variant("free-jobs")
     assert (four.scheduler.chunk_tokens, four.name, four.run.variants) == (4, "mixed", None)
     assert "variants" not in four.document["run"]
-    assert (free.scheduler.policy, free.scheduler.chunk_tokens, free.device.job_ms) == ("fcfs", 2, 0)
-    assert free.device.prefill_ms_per_token == 1
+    assert (free.scheduler.policy, free.scheduler.chunk_tokens) == ("fcfs", 2)
+    assert first_costs(free.device) == [0, 1, 1]
     assert four.source == mixed.source
 
 
@@ -256,7 +274,7 @@ def test_names_that_only_the_caller_knows() -> None:
     for key, value in (("scheduler.policy", "x"), ("scheduler.composition", "x"), ("run.policies", ["fcfs", "x"])):
         with pytest.raises(ScenarioError, match='= "x": unknown; one of '):
             load(small(), overrides={key: value}, known=known)
-    with pytest.raises(ScenarioError, match=r'policy = "chunks": unknown; one of fcfs, chunked; did you mean .chunked.\?'):
+    with pytest.raises(ScenarioError, match=r'"chunks": unknown; one of fcfs, chunked; did you mean .chunked.\?'):
         load(small(), known=known).with_overrides({"scheduler.policy": "chunks"})
 
 

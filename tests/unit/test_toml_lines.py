@@ -89,7 +89,7 @@ def test_values_are_skipped_whole(text: str, line_of_z: int) -> None:
 
 
 def test_escapes_in_quoted_keys_are_resolved() -> None:
-    assert key_lines('"a\\u0062" = 1\n\'c\\d\' = 2') == {("ab",): 1, ("c\\d",): 2}
+    assert key_lines("\"a\\u0062\" = 1\n'c\\d' = 2") == {("ab",): 1, ("c\\d",): 2}
 
 
 def test_tables_inside_arrays_of_tables_belong_to_the_last_one() -> None:

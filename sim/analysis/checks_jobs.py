@@ -1,0 +1,112 @@
+"""Is every job what it says: its kind, its work, its duration, its start, and the decision that its policy demands?"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from sim.analysis.checks_tables import time
+from sim.analysis.cost import job_ns
+from sim.analysis.decisions import decide
+from sim.analysis.facts import Facts
+from sim.analysis.findings import Difference, Value
+from sim.analysis.timetable import Timetable
+from sim.engine.plan import Kind
+from sim.record.tables import DECODE
+from sim.request import Ints
+
+
+def work_adds_up(facts: Facts) -> Iterator[Difference]:
+    """Prefill tokens and decoding requests of each job are the sums of what was scheduled."""
+    for name, due in (("prefill_tokens", facts.prefill_tokens), ("decode_requests", facts.decodes)):
+        yield from _per_job(name, due, facts.record.jobs[name])
+
+
+def no_empty_job(facts: Facts) -> Iterator[Difference]:
+    empty = (facts.chunks == 0) & (facts.decodes == 0)
+    for job in np.flatnonzero(empty).tolist():
+        yield Difference(f"job {job}", "something scheduled", "nothing")
+
+
+def kinds(facts: Facts) -> Iterator[Difference]:
+    """A job's kind follows from its content."""
+    due = np.where(facts.chunks == 0, int(Kind.DECODE), np.where(facts.decodes > 0, int(Kind.MIXED), int(Kind.PREFILL)))
+    kind = facts.record.jobs["kind"]
+    for job in np.flatnonzero(due != kind).tolist():
+        yield Difference(f"job {job}, kind", Kind(int(due[job])).name.lower(), Kind(int(kind[job])).name.lower())
+
+
+def durations(facts: Facts) -> Iterator[Difference]:
+    """Each job takes what its device charges for its work, rounded once."""
+    due = job_ns(facts.claims.scenario.device, facts.prefill_tokens, facts.decodes, facts.context_tokens)
+    found = facts.ends_ns - facts.starts_ns
+    for job in np.flatnonzero(due != found).tolist():
+        yield Difference(f"job {job}, duration", time(due[job]), time(found[job]))
+
+
+def earliest_starts(_: Facts, timetable: Timetable) -> Iterator[Difference]:
+    """The device is idle only when nobody is there."""
+    due, found = timetable.due_starts_ns, timetable.facts.starts_ns
+    for job in np.flatnonzero(due != found).tolist():
+        yield Difference(f"job {job}, start", time(due[job]), time(found[job]))
+
+
+def decisions(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
+    """How many join, prefill and decode in each job is what the composition makes of those who are there."""
+    due = decide(facts, timetable)
+    jobs = slice(0, facts.jobs)
+    yield from _per_job("admissions", due.admitted[jobs], facts.admissions)
+    yield from _per_job("chunks", due.chunks[jobs], facts.chunks)
+    yield from _per_job("decodes", due.decodes[jobs], facts.decodes)
+
+
+def crowd(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
+    """How many wait and run at each job follows from who has come, joined and gone."""
+    jobs = slice(0, facts.jobs)
+    yield from _per_job("waiting", timetable.waiting[jobs] - facts.admissions, facts.record.jobs["waiting"])
+    yield from _per_job("running", timetable.running[jobs] + facts.admissions, facts.record.jobs["running"])
+
+
+def slots(facts: Facts) -> Iterator[Difference]:
+    most = facts.claims.axes.max_running
+    running = facts.record.jobs["running"]
+    for job in np.flatnonzero(running > most).tolist() if most is not None else ():
+        yield Difference(f"job {job}, running", f"at most {most}", int(running[job]))
+
+
+def chunk_sizes(facts: Facts) -> Iterator[Difference]:
+    """``prefill-first`` schedules whole prompts; ``alternate`` at most ``chunk_tokens`` of what is left."""
+    axes, rows = facts.claims.axes, np.flatnonzero(facts.is_chunk)
+    left = facts.prompt_left[rows]
+    due = np.minimum(left, axes.chunk_tokens) if axes.composition == "alternate" else left
+    tokens = facts.record.schedule["tokens"][rows]
+    for at in np.flatnonzero(due != tokens).tolist():
+        where = f"job {facts.first_job[rows[at]]}, {facts.claims.request(facts.owner[rows[at]])}, tokens"
+        yield Difference(where, int(due[at]), int(tokens[at]))
+
+
+def decodes_after_prefill(facts: Facts) -> Iterator[Difference]:
+    """Nobody decodes before the job after the one that completed its prompt, nobody prefills after it."""
+    ready = facts.completed_job[facts.owner]
+    early = facts.is_stretch & (facts.first_job <= ready)
+    for row in np.flatnonzero(early).tolist():
+        where = f"job {facts.first_job[row]}, {facts.claims.request(facts.owner[row])}"
+        yield Difference(where, "prefill first", "decode")
+    beyond = facts.is_chunk & (facts.record.schedule["tokens"] > facts.prompt_left)
+    for row in np.flatnonzero(beyond).tolist():
+        where = f"job {facts.first_job[row]}, {facts.claims.request(facts.owner[row])}, tokens"
+        yield Difference(where, f"at most {facts.prompt_left[row]}", int(facts.record.schedule["tokens"][row]))
+
+
+def emission_marks(facts: Facts) -> Iterator[Difference]:
+    """A row emits if it decodes or completes a prompt."""
+    emits = facts.record.schedule["emits"]
+    for row in np.flatnonzero(facts.emits != (emits == 1)).tolist():
+        phase = "decodes" if facts.record.schedule["phase"][row] == DECODE else "chunk"
+        where = f"{phase} from job {facts.first_job[row]}, {facts.claims.request(facts.owner[row])}, emits"
+        yield Difference(where, int(facts.emits[row]), int(emits[row]))
+
+
+def _per_job(name: str, due: Ints, found: Ints) -> Iterator[Difference]:
+    for job in np.flatnonzero(due != found).tolist():
+        values: tuple[Value, Value] = (int(due[job]), int(found[job]))
+        yield Difference(f"job {job}, {name}", *values)

@@ -1,0 +1,121 @@
+"""Does the run belong to its scenario: settings, seed, and the requests that were asked for?"""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from sim.analysis.checks_tables import time
+from sim.analysis.claims import Claims
+from sim.analysis.findings import Difference, Value
+from sim.analysis.timetable import whole_ns
+from sim.request import NEVER, Ints, Workload
+from sim.scenario import Request, Scenario
+from sim.show import show
+from sim.simulate import settings
+
+
+def settings_differ(claims: Claims) -> Iterator[Difference]:
+    """The settings recorded against those that the scenario gives this policy, worked out anew."""
+    yield from compare_settings(settings(claims.scenario, claims.axes), claims.settings)
+
+
+def compare_settings(due: dict[str, Any], found: Any) -> Iterator[Difference]:
+    for key in [*due, *(key for key in found if key not in due)]:
+        if key not in found:
+            yield Difference(f"settings, {key}", _text(due[key]), "missing")
+        elif key not in due:
+            yield Difference(f"settings, {show(key)}", "no such setting", _text(found[key]))
+        elif not _same(due[key], found[key]):
+            yield Difference(f"settings, {key}", _text(due[key]), _text(found[key]))
+
+
+def _same(due: Any, found: Any) -> bool:
+    numbers = (int, Decimal)
+    if type(due) in numbers and type(found) in numbers:
+        return bool(due == found)
+    return type(due) is type(found) and bool(due == found)
+
+
+def _text(value: Any) -> Value:
+    return value if value is None or type(value) is int else show(value)
+
+
+def provenance(claims: Claims) -> Iterator[Difference]:
+    """The seed is the scenario's; the digests are there that belong there, that of the workload is right."""
+    given, scenario = claims.provenance, claims.scenario
+    if given.seed != scenario.run.seed:
+        yield Difference("provenance, seed", scenario.run.seed, given.seed)
+    is_trace = scenario.workload.trace is not None
+    if is_trace != (given.trace_sha256 is not None):
+        yield Difference("provenance, traceSha256", "that of the trace" if is_trace else None, given.trace_sha256)
+    digest = claims.record.workload.sha256()
+    if given.workload_sha256 != digest:
+        yield Difference("provenance, workloadSha256", digest, given.workload_sha256)
+
+
+def asked_for(claims: Claims) -> Iterator[Difference]:
+    """The requests of the record are those of the scenario, in its order; a trace's are at least as its keys say."""
+    record, asked = claims.record.workload, claims.asked
+    if asked is None:
+        yield from _of_trace(claims)
+        return
+    for index in range(len(asked)):
+        if asked.id(index) != record.id(index):
+            yield Difference(f"requests[{index}], id", show(asked.id(index)), show(record.id(index)))
+        tenants = [(w.tenants[index] if w.tenants else "") for w in (asked, record)]
+        if tenants[0] != tenants[1]:
+            yield Difference(f"{claims.request(index)}, tenant", show(tenants[0]), show(tenants[1]))
+    found = dict(record.columns())
+    for name, due in asked.columns():
+        for index in np.flatnonzero(due != found[name]).tolist():
+            values = (due[index], found[name][index])
+            shown = [_time(v) if name.endswith("_ns") else int(v) for v in values]
+            yield Difference(f"{claims.request(index)}, {name.removesuffix('_ns')}", *shown)
+
+
+def _time(ns: int) -> Value:
+    return None if ns == NEVER else time(ns)
+
+
+def _of_trace(claims: Claims) -> Iterator[Difference]:
+    trace, arrival_ns = claims.scenario.workload.trace, claims.record.workload.arrival_ns
+    requests = len(arrival_ns)
+    if trace is not None and trace.limit is not None and requests > trace.limit:
+        yield Difference("requests", f"at most {trace.limit}", requests)
+    if arrival_ns[0] != 0:
+        yield Difference(f"{claims.request(0)}, arrival", time(0), time(arrival_ns[0]))
+    for index in (np.flatnonzero(np.diff(arrival_ns) < 0) + 1).tolist():
+        yield Difference(f"{claims.request(index)}, arrival", f"at least {time(arrival_ns[index - 1])}",
+                         time(arrival_ns[index]))  # fmt: skip
+
+
+def asked(scenario: Scenario) -> Workload | None:
+    """The workload that the scenario states request by request; None when it takes it from elsewhere."""
+    requests = scenario.workload.requests
+    if requests is None:
+        return None
+
+    def ints(values: Iterator[int]) -> Ints:
+        return np.fromiter(values, dtype=np.int64, count=len(requests))
+
+    def instants(name: str) -> Ints:
+        return ints(_instant(request, name) for request in requests)
+
+    return Workload(
+        ids=[request.id for request in requests],
+        tenants=[request.tenant for request in requests] if any(request.tenant for request in requests) else None,
+        arrival_ns=instants("arrival_ms"),
+        deadline_ns=instants("deadline_ms"),
+        cancel_ns=instants("cancel_ms"),
+        prompt_tokens=ints(request.prompt_tokens for request in requests),
+        output_tokens=ints(request.output_tokens for request in requests),
+        max_tokens=ints(request.max_tokens for request in requests),
+        priority=ints(request.priority for request in requests),
+    )
+
+
+def _instant(request: Request, name: str) -> int:
+    ms = getattr(request, name)
+    return NEVER if ms is None else whole_ns(ms)

@@ -1,0 +1,111 @@
+"""Is the summary that of the record? Every figure anew, exact; floats to their last digits."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+
+from sim.analysis.checks_tables import time
+from sim.analysis.exact import dot, total
+from sim.analysis.facts import Facts
+from sim.analysis.findings import Difference, Value
+from sim.record.json_shape import Distribution
+from sim.request import NEVER, Ints, Status
+
+PRECISION = Fraction(1, 10**9)
+"""How far a float may be off, relatively: what is a whole number of ns is exact."""
+
+
+def counts(facts: Facts) -> Iterator[Difference]:
+    """Requests by status, jobs, preemptions and tokens."""
+    summary, status = facts.claims.summary, facts.record.requests["status"]
+    due = {
+        "requests": facts.requests,
+        **{name.name.lower(): int(np.count_nonzero(status == name)) for name in Status},
+        "jobs": facts.jobs,
+        "preemptions": len(facts.record.preemptions["job"]),
+        "recomputed_tokens": total(facts.record.preemptions["tokens_lost"]),
+        "scheduled_tokens": total(facts.prefill_tokens) + total(facts.decodes),
+    }
+    for name, value in due.items():
+        if getattr(summary, name) != value:
+            yield Difference(f"summary, {name}", value, getattr(summary, name))
+
+
+def rates(facts: Facts) -> Iterator[Difference]:
+    """The makespan, from the first arrival to the last token of all, and what the finished are per second of it."""
+    summary = facts.claims.summary
+    finished = facts.record.requests["status"] == Status.FINISHED
+    last_ns = facts.last_token_ns
+    makespan_ns = int(last_ns.max() - facts.workload.arrival_ns.min()) if (last_ns != NEVER).any() else None
+    yield from _instant("makespanMs", makespan_ns, summary.makespan_ms)
+    amounts = {
+        "outputTokensPerS": (total(facts.emitted[finished]), summary.output_tokens_per_s),
+        "requestsPerS": (int(finished.sum()), summary.requests_per_s),
+    }
+    for name, (amount, found) in amounts.items():
+        due = Fraction(amount * 10**9, makespan_ns) if makespan_ns else None
+        if not _near(due, found):
+            yield Difference(f"summary, {name}", None if due is None else float(due), _shown(found))
+
+
+def distributions(facts: Facts) -> Iterator[Difference]:
+    """Mean, linear percentiles and maximum over the finished; of ITL over all their gaps."""
+    summary = facts.claims.summary
+    finished = facts.record.requests["status"] == Status.FINISHED
+    arrival_ns, several = facts.workload.arrival_ns, facts.emitted >= 2
+    spans = {
+        "ttft": (facts.first_token_ns - arrival_ns)[finished],
+        "tpot": _rounded_mean(facts.last_token_ns - facts.first_token_ns, facts.emitted - 1, finished & several),
+        "e2e": (facts.last_token_ns - arrival_ns)[finished],
+        "queue": (facts.first_scheduled_ns - arrival_ns)[finished],
+    }
+    for name, values in spans.items():
+        yield from _distribution(name, values, np.ones_like(values), getattr(summary, name))
+    yield from _distribution("itl", *facts.gaps(finished), summary.itl)
+
+
+def _rounded_mean(sums: Ints, counts_: Ints, of: np.typing.NDArray[np.bool_]) -> Ints:
+    whole, rest = np.divmod(sums[of], counts_[of])
+    return np.asarray(whole + (2 * rest >= counts_[of]))
+
+
+def _distribution(name: str, values: Ints, times: Ints, found: Distribution) -> Iterator[Difference]:
+    values, times = values[times > 0], times[times > 0]
+    order = np.argsort(values, kind="stable")
+    values, times = values[order], times[order]
+    n = total(times)
+    if found.n != n:
+        yield Difference(f"summary, {name}, n", n, found.n)
+    due: dict[str, Fraction | None] = dict.fromkeys(("mean", "p50", "p90", "p95", "p99"))
+    if n:
+        behind = np.cumsum(times)
+        due["mean"] = Fraction(dot(values, times), n)
+        for percent in (50, 90, 95, 99):
+            at = Fraction((n - 1) * percent, 100)
+            low, high = (int(values[np.searchsorted(behind, rank, side="right")]) for rank in (int(at), min(int(at) + 1, n - 1)))
+            due[f"p{percent}"] = low + (at - int(at)) * (high - low)
+    for figure, ns in due.items():
+        ms = None if ns is None else ns / 10**6
+        claimed = getattr(found, figure)
+        exact = ns is not None and ns.denominator == 1
+        if not _near(ms, claimed, exact=exact):
+            yield Difference(f"summary, {name}, {figure}", None if ms is None else float(ms), _shown(claimed))
+    yield from _instant(f"{name}, max", int(values[-1]) if n else None, found.max)
+
+
+def _instant(name: str, due_ns: int | None, found_ns: int | None) -> Iterator[Difference]:
+    if due_ns != found_ns:
+        yield Difference(f"summary, {name}", *(None if ns is None else time(ns) for ns in (due_ns, found_ns)))
+
+
+def _near(due: Fraction | None, found: Decimal | None, *, exact: bool = False) -> bool:
+    if due is None or found is None:
+        return due is None and found is None
+    off = abs(Fraction(found) - due)
+    return not off if exact else off <= PRECISION * abs(due)
+
+
+def _shown(value: Decimal | None) -> Value:
+    return None if value is None else float(value)

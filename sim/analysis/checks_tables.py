@@ -1,0 +1,137 @@
+"""Are the tables sound? Codes known, places within bounds, rows in order: without that nothing else can be asked."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from sim.analysis.claims import Claims
+from sim.analysis.exact import LIMIT, Mask
+from sim.analysis.findings import Difference, Value
+from sim.clock import MAX_NS
+from sim.engine.plan import Kind
+from sim.fields import MAX_TOKENS
+from sim.record.tables import DECODE, PREFILL
+from sim.request import NEVER, Ints, Status
+
+
+def columns_of_one_length(claims: Claims) -> Iterator[Difference]:
+    record = claims.record
+    for name in ("requests", "jobs", "schedule", "admissions", "preemptions"):
+        lengths = {len(column) for column in getattr(record, name).values()}
+        if name == "requests":
+            lengths |= {len(column) for _, column in record.workload.columns()}
+        if len(lengths) > 1:
+            yield Difference(f"{name}", "columns of one length", f"{min(lengths)} to {max(lengths)} rows")
+
+
+def rows_in_range(claims: Claims) -> Iterator[Difference]:
+    record = claims.record
+    jobs, requests = len(record.jobs["start_ns"]), len(record.workload)
+    decoding = int(np.count_nonzero(record.jobs["decode_requests"] > 0))
+    yield from _within("jobs", record.jobs, {
+        "start_ns": (0, MAX_NS), "end_ns": (0, MAX_NS), "kind": (0, len(Kind)), "prefill_tokens": (0, LIMIT),
+        "decode_requests": (0, requests + 1), "waiting": (0, requests + 1), "running": (0, requests + 1),
+    })  # fmt: skip
+    schedule = record.schedule
+    yield from _within("schedule", schedule, {
+        "request": (0, requests), "phase": (0, 2), "jobs": (1, jobs + 1), "tokens": (1, MAX_TOKENS + 1),
+        "place": (NEVER, requests), "emits": (0, 2),
+    })  # fmt: skip
+    bound = np.where(schedule["phase"] == DECODE, decoding, jobs)
+    wrong = (schedule["job"] < 0) | (schedule["job"] >= bound) | (schedule["jobs"] > bound - schedule["job"])
+    yield from _rows("schedule", "job", schedule["job"], wrong, "jobs of the record")
+    single = np.where(schedule["phase"] == DECODE, schedule["tokens"], 1)
+    yield from _rows("schedule", "jobs", schedule["jobs"], single != schedule["jobs"], "one token a job, one job a chunk")
+    yield from _within("admissions", record.admissions, {
+        "job": (0, jobs), "request": (0, requests), "cached_tokens": (0, MAX_TOKENS + 1)})  # fmt: skip
+    yield from _within("preemptions", record.preemptions, {
+        "job": (0, jobs), "request": (0, requests), "tokens_lost": (0, MAX_TOKENS + 1)})  # fmt: skip
+    yield from _within("requests", record.requests, {
+        "status": (0, len(Status)), "ended_ns": (NEVER, MAX_NS), "arrived_job": (NEVER, jobs + 2),
+        "ended_job": (NEVER, jobs + 2)})  # fmt: skip
+    yield from _within("requests", dict(record.workload.columns()), {
+        "arrival_ns": (0, MAX_NS), "prompt_tokens": (1, MAX_TOKENS + 1), "output_tokens": (1, MAX_TOKENS + 1),
+        "max_tokens": (1, MAX_TOKENS + 1), "deadline_ns": (NEVER, MAX_NS), "cancel_ns": (NEVER, MAX_NS)})  # fmt: skip
+
+
+def ids_are_unique(claims: Claims) -> Iterator[Difference]:
+    workload = claims.record.workload
+    if workload.ids is None:
+        return
+    first: dict[str, int] = {}
+    for index, id_ in enumerate(workload.ids):
+        if first.setdefault(id_, index) != index:
+            yield Difference(claims.request(index), "an id of its own", f"that of request {first[id_]}, from 0")
+
+
+def jobs_do_not_overlap(claims: Claims) -> Iterator[Difference]:
+    starts_ns, ends_ns = claims.record.jobs["start_ns"], claims.record.jobs["end_ns"]
+    for job in np.flatnonzero(ends_ns < starts_ns).tolist():
+        yield Difference(f"job {job}, end", f"at least {time(starts_ns[job])}", time(ends_ns[job]))
+    for job in (np.flatnonzero(starts_ns[1:] < ends_ns[:-1]) + 1).tolist():
+        yield Difference(f"job {job}, start", f"at least {time(ends_ns[job - 1])}", time(starts_ns[job]))
+
+
+def one_row_a_job(claims: Claims) -> Iterator[Difference]:
+    """Rows by request, then in time, so that no request is twice in a job; and stretches are as long as they can be."""
+    schedule, jobs = claims.record.schedule, claims.record.jobs
+    decoding = np.flatnonzero(jobs["decode_requests"] > 0)
+    is_stretch = schedule["phase"] == DECODE
+    first, last = schedule["job"].copy(), schedule["job"] + schedule["jobs"] - 1
+    first[is_stretch], last[is_stretch] = decoding[first[is_stretch]], decoding[last[is_stretch]]
+    owner = schedule["request"]
+    for row in (np.flatnonzero(np.diff(owner) < 0) + 1).tolist():
+        yield Difference(f"schedule, row {row}", "rows by request", claims.request(owner[row]))
+    same = owner[1:] == owner[:-1]
+    for row in (np.flatnonzero(same & (first[1:] <= last[:-1])) + 1).tolist():
+        where = f"job {first[row]}, {claims.request(owner[row])}"
+        yield Difference(where, f"after job {last[row - 1]}", int(first[row]))
+    joined = same & is_stretch[1:] & is_stretch[:-1] & (schedule["job"][1:] == (schedule["job"] + schedule["jobs"])[:-1])
+    for row in (np.flatnonzero(joined) + 1).tolist():
+        yield Difference(f"schedule, row {row}, {claims.request(owner[row])}", "one stretch", "two that meet")
+    for name in ("admissions", "preemptions"):
+        job = getattr(claims.record, name)["job"]
+        for row in (np.flatnonzero(np.diff(job) < 0) + 1).tolist():
+            yield Difference(f"{name}, row {row}, job", f"at least {job[row - 1]}", int(job[row]))
+
+
+def places(claims: Claims) -> Iterator[Difference]:
+    """Chunks have a place in their job's scheduling order, each another; decodes take those that are left."""
+    schedule = claims.record.schedule
+    chunk = schedule["phase"] == PREFILL
+    wrong = np.where(chunk, schedule["place"] < 0, schedule["place"] != NEVER)
+    yield from _rows("schedule", "place", schedule["place"], wrong, "a place for a chunk, none for decodes")
+    order = np.lexsort((schedule["place"][chunk], schedule["job"][chunk]))
+    job, place = schedule["job"][chunk][order], schedule["place"][chunk][order]
+    for row in np.flatnonzero((np.diff(job) == 0) & (np.diff(place) == 0)).tolist():
+        yield Difference(f"job {job[row]}, place {place[row]}", 1, 2)
+
+
+SOUND: Mapping[str, Callable[[Claims], Iterator[Difference]]] = {
+    "columns of a table are of one length": columns_of_one_length,
+    "rows are within bounds": rows_in_range,
+    "ids are unique": ids_are_unique,
+    "jobs do not overlap": jobs_do_not_overlap,
+    "no request twice in a job": one_row_a_job,
+    "every chunk has its place": places,
+}
+"""In this order; when one finds something, what follows is not asked."""
+
+
+def time(ns: int) -> str:
+    """An instant or a duration for a finding: the exact decimal."""
+    ns = int(ns)
+    whole, rest = divmod(abs(ns), 10**6)
+    decimals = f"{rest:06d}".rstrip("0")
+    return f"{'-' if ns < 0 else ''}{whole}{'.' if decimals else ''}{decimals} ms"
+
+
+def _within(table: str, columns: Mapping[str, Ints], bounds: Mapping[str, tuple[int, int]]) -> Iterator[Difference]:
+    for name, (low, high) in bounds.items():
+        column = columns[name]
+        yield from _rows(table, name, column, (column < low) | (column >= high), f"{low} to {high - 1}")
+
+
+def _rows(table: str, name: str, column: Ints, wrong: Mask, expected: Value) -> Iterator[Difference]:
+    for row in np.flatnonzero(wrong).tolist():
+        yield Difference(f"{table}, row {row}, {name}", expected, int(column[row]))

@@ -1,0 +1,54 @@
+"""What a result claims about one run: its raw tables, and everything that is said to follow from them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sim.policies.presets import Axes
+from sim.record.json_shape import Provenance, Run, Summary
+from sim.record.tables import Record
+from sim.request import NEVER, Ints, Workload
+from sim.scenario import Scenario
+from sim.show import escape
+
+TIMES = ("first_scheduled", "first_token", "finish", "ended", "queue", "ttft", "max_itl", "tpot", "e2e")
+COUNTS = ("emitted_tokens", "preemptions", "recomputed_tokens", "cached_tokens", "cached_on_resume_tokens")
+COLUMNS = (*(f"{name}_ns" for name in TIMES), *COUNTS)
+"""What is claimed of each request and follows from the tables: times in ns (:data:`NEVER`: none), and counts."""
+
+
+@dataclass(frozen=True)
+class Claims:
+    """One run. ``scenario`` and ``axes`` are what it should have run; ``settings`` what it says it did.
+
+    ``run`` holds the lists that only the JSON has: every token, and who waited and ran at each job.
+    """
+
+    where: str
+    settings: Mapping[str, Any]
+    scenario: Scenario
+    axes: Axes
+    asked: Workload | None
+    provenance: Provenance
+    record: Record
+    columns: Mapping[str, Ints]
+    finish_reasons: Sequence[str | None]
+    summary: Summary
+    run: Run | None = None
+
+    def request(self, index: int) -> str:
+        """How a finding names a request."""
+        return f"request {escape(self.record.workload.id(int(index)))}"
+
+
+def columns_of(run: Run) -> dict[str, Ints]:
+    """The claimed columns of the requests of a run of the JSON."""
+
+    def ns(name: str) -> Ints:
+        values = [getattr(row, f"{name}_ms") for row in run.requests]
+        return np.array([NEVER if value is None else value for value in values], dtype=np.int64)
+
+    counts = {name: np.array([getattr(row, name) for row in run.requests], dtype=np.int64) for name in COUNTS}
+    return {f"{name}_ns": ns(name) for name in TIMES} | counts

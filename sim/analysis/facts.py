@@ -1,0 +1,227 @@
+"""What follows from the tables of a run, worked out anew: nothing here calls the code that the simulator uses for it.
+
+Columns are per request, per row of the schedule, or per job, as each says. Nothing is expanded per token. The tables
+must be sound (``checks_tables``).
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from sim.analysis.claims import Claims
+from sim.analysis.exact import FOREVER, Mask, range_max, sum_by
+from sim.record.tables import DECODE, PREFILL
+from sim.request import NEVER, Ints
+
+
+class Facts:
+    """The schedule read as a history: how far each request was at each row, and when its tokens came."""
+
+    def __init__(self, claims: Claims) -> None:
+        self.claims = claims
+        self.record = record = claims.record
+        self.workload = record.workload
+        self.requests = len(record.workload)
+        self.jobs = len(record.jobs["start_ns"])
+        self.starts_ns = record.jobs["start_ns"]
+        self.ends_ns = record.jobs["end_ns"]
+        self.decoding = np.flatnonzero(record.jobs["decode_requests"] > 0)
+        self.decode_ends_ns = self.ends_ns[self.decoding]
+
+    # Rows of the schedule
+
+    @cached_property
+    def owner(self) -> Ints:
+        """Whose each row is."""
+        return self.record.schedule["request"]
+
+    @cached_property
+    def is_chunk(self) -> Mask:
+        return self.record.schedule["phase"] == PREFILL
+
+    @cached_property
+    def is_stretch(self) -> Mask:
+        return self.record.schedule["phase"] == DECODE
+
+    @cached_property
+    def first_job(self) -> Ints:
+        """The number of the job in which each row begins."""
+        return self._numbered(self.record.schedule["job"])
+
+    @cached_property
+    def last_job(self) -> Ints:
+        """The number of the job in which each row ends."""
+        return self._numbered(self.record.schedule["job"] + self.record.schedule["jobs"] - 1)
+
+    def _numbered(self, job: Ints) -> Ints:
+        number = job.copy()
+        number[self.is_stretch] = self.decoding[job[self.is_stretch]]
+        return number
+
+    @cached_property
+    def computed_before(self) -> Ints:
+        """Tokens of the row's request that were computed when the row begins."""
+        tokens = self.record.schedule["tokens"]
+        before = np.cumsum(tokens) - tokens
+        new = np.ones(len(tokens), dtype=bool)
+        new[1:] = self.owner[1:] != self.owner[:-1]
+        rows = np.flatnonzero(new)
+        return before - np.repeat(before[rows], np.diff(np.append(rows, len(tokens))))
+
+    @cached_property
+    def prompt_left(self) -> Ints:
+        """Prompt tokens of the row's request that were still to be computed when the row begins."""
+        return self.workload.prompt_tokens[self.owner] - self.computed_before
+
+    @cached_property
+    def completes(self) -> Mask:
+        """Whether the row is the chunk that completes its request's prompt."""
+        return self.is_chunk & (self.record.schedule["tokens"] == self.prompt_left)
+
+    @cached_property
+    def emits(self) -> Mask:
+        return self.completes | self.is_stretch
+
+    # Requests
+
+    @cached_property
+    def scheduled(self) -> Ints:
+        """Tokens scheduled for each request."""
+        return sum_by(self.owner, self.record.schedule["tokens"], self.requests)
+
+    @cached_property
+    def first_row_job(self) -> Ints:
+        """The job that schedules each request for the first time; ``FOREVER`` if none does."""
+        return self._first(self.owner, self.first_job, FOREVER)
+
+    @cached_property
+    def first_scheduled_ns(self) -> Ints:
+        return self._first(self.owner, self.starts_ns[self.first_job], NEVER)
+
+    @cached_property
+    def completed_job(self) -> Ints:
+        """The job that completes each request's prompt; ``FOREVER`` if none does."""
+        return self._first(self.owner[self.completes], self.first_job[self.completes], FOREVER)
+
+    @cached_property
+    def emitted(self) -> Ints:
+        """Tokens that each request emitted."""
+        rows = self.emits
+        return sum_by(self.owner[rows], self.record.schedule["jobs"][rows], self.requests)
+
+    @cached_property
+    def first_token_ns(self) -> Ints:
+        rows = self.emits
+        return self._first(self.owner[rows], self.ends_ns[self.first_job[rows]], NEVER)
+
+    @cached_property
+    def last_token_job(self) -> Ints:
+        rows = self.emits
+        return self._last(self.owner[rows], self.last_job[rows], FOREVER)
+
+    @cached_property
+    def last_token_ns(self) -> Ints:
+        rows = self.emits
+        return self._last(self.owner[rows], self.ends_ns[self.last_job[rows]], NEVER)
+
+    @cached_property
+    def all_emitted(self) -> Mask:
+        """Whether a request's whole output has left."""
+        return self.emitted == self.workload.output_tokens
+
+    @cached_property
+    def admitted_job(self) -> Ints:
+        """The job with which each request joins ``running`` for the first time; ``FOREVER`` if none does."""
+        return self._first(self.record.admissions["request"], self.record.admissions["job"], FOREVER)
+
+    @cached_property
+    def admission_place(self) -> Ints:
+        """Each request's place in the order of first admissions; ``FOREVER`` if it was never admitted."""
+        admitted = self.record.admissions["request"]
+        return self._first(admitted, np.arange(len(admitted)), FOREVER)
+
+    def _first(self, owner: Ints, values: Ints, absent: int) -> Ints:
+        return self._last(owner[::-1], values[::-1], absent)
+
+    def _last(self, owner: Ints, values: Ints, absent: int) -> Ints:
+        column = np.full(self.requests, absent, dtype=np.int64)
+        column[owner] = values
+        return column
+
+    # Gaps between tokens
+
+    @cached_property
+    def _between(self) -> tuple[Ints, Ints]:
+        """``(request, gap_ns)`` from the last token of each emitting row to the first of its request's next one."""
+        rows = np.flatnonzero(self.emits)
+        same = self.owner[rows[1:]] == self.owner[rows[:-1]]
+        before, after = rows[:-1][same], rows[1:][same]
+        return self.owner[after], self.ends_ns[self.first_job[after]] - self.ends_ns[self.last_job[before]]
+
+    @cached_property
+    def longest_gap_ns(self) -> Ints:
+        """The longest gap between two tokens of each request; :data:`NEVER` below two tokens."""
+        longest = np.full(self.requests, NEVER, dtype=np.int64)
+        request, gap_ns = self._between
+        np.maximum.at(longest, request, gap_ns)
+        long = self.is_stretch & (self.record.schedule["jobs"] > 1)
+        first, steps = self.record.schedule["job"][long], self.record.schedule["jobs"][long] - 1
+        np.maximum.at(longest, self.owner[long], range_max(np.diff(self.decode_ends_ns), first, steps))
+        return longest
+
+    def gaps(self, of: Mask) -> tuple[Ints, Ints]:
+        """``(gap_ns, how often)``: all gaps between tokens of the requests in ``of``."""
+        request, between_ns = self._between
+        between_ns = between_ns[of[request]]
+        rows = self.is_stretch & of[self.owner]
+        first = self.record.schedule["job"][rows]
+        steps = self.record.schedule["jobs"][rows] - 1
+        bins = len(self.decoding) + 1
+        begun = np.cumsum(np.bincount(first, minlength=bins))
+        ended = np.cumsum(np.bincount(first + steps, minlength=bins))
+        inside = (begun - ended)[: max(len(self.decoding) - 1, 0)]
+        gap_ns = np.concatenate([between_ns, np.diff(self.decode_ends_ns)])
+        return gap_ns, np.concatenate([np.ones_like(between_ns), inside])
+
+    # Jobs
+
+    @cached_property
+    def prefill_tokens(self) -> Ints:
+        """Prompt tokens of each job."""
+        rows = self.is_chunk
+        return sum_by(self.first_job[rows], self.record.schedule["tokens"][rows], self.jobs)
+
+    @cached_property
+    def chunks(self) -> Ints:
+        """How many chunks each job holds."""
+        return np.bincount(self.first_job[self.is_chunk], minlength=self.jobs)
+
+    @cached_property
+    def decodes(self) -> Ints:
+        """How many requests decode in each job."""
+        return self._per_decoding_job(np.ones_like(self.owner[self.is_stretch]))
+
+    @cached_property
+    def context_tokens(self) -> Ints:
+        """Tokens of context that the decodes of each job read: of each, those computed before and the new one."""
+        stretches = self.is_stretch
+        at_start = self.computed_before[stretches] + 1 - self.record.schedule["job"][stretches]
+        context = self._per_decoding_job(at_start)
+        context[self.decoding] += self.decodes[self.decoding] * np.arange(len(self.decoding))
+        return context
+
+    @cached_property
+    def admissions(self) -> Ints:
+        """How many requests join ``running`` with each job."""
+        return np.bincount(self.record.admissions["job"], minlength=self.jobs)
+
+    def _per_decoding_job(self, values: Ints) -> Ints:
+        """Per job, the sum of one value for each stretch that it lies in."""
+        first = self.record.schedule["job"][self.is_stretch]
+        behind = first + self.record.schedule["jobs"][self.is_stretch]
+        steps = np.zeros(len(self.decoding) + 1, dtype=np.int64)
+        np.add.at(steps, first, values)
+        np.subtract.at(steps, behind, values)
+        column = np.zeros(self.jobs, dtype=np.int64)
+        column[self.decoding] = np.cumsum(steps)[:-1]
+        return column

@@ -1,0 +1,150 @@
+"""A folder of tables as claims: what each of its files says about a run."""
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from sim.analysis import checks_origin as origin
+from sim.analysis.claims import COLUMNS, Claims
+from sim.analysis.findings import Difference, Report
+from sim.analysis.verify import belonging, check_claims, check_document
+from sim.errors import ResultError
+from sim.policies.presets import resolve
+from sim.record import parquet_form, store
+from sim.record.json_read import scenario_of, scenarios_of_run, strict_json
+from sim.record.json_shape import Heading, shaped_heading
+from sim.record.write import RUN_SCHEMA, RUNS_SCHEMA
+from sim.scenario import Scenario
+from sim.show import escape, show
+from sim.simulate import settings
+
+Open = Callable[[str], BinaryIO]
+
+
+def verify_folder(path: Path) -> Report:
+    """Check a folder of runs, or one run's folder. ``ResultError``: it can't be read as a result."""
+    report = Report()
+    with store.reading(path) as open_file:
+        runs = _runs(open_file)
+        for prefix in runs:
+            _check_run(open_file, prefix, report)
+        if runs != [""]:
+            _check_json(open_file, report)
+    problems = store.manifest_problems(path)
+    report.run("files are those of the manifest", (Difference(p, "as in the manifest", "changed") for p in problems))
+    return report
+
+
+def _runs(open_file: Open) -> list[str]:
+    """What the names of each run's files begin with."""
+    try:
+        with open_file("summary.json"):
+            return [""]
+    except ResultError:
+        index = _json(open_file, "runs.json", RUNS_SCHEMA)
+    names = index.get("runs")
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise ResultError("runs.json: runs: not a list of names")
+    return [f"{name}/" for name in names]
+
+
+def _check_json(open_file: Open, report: Report) -> None:
+    """The JSON beside the folders, if there is one."""
+    try:
+        file = open_file("result.json")
+    except ResultError:
+        return
+    with file:
+        document = strict_json(file.read())
+    check_document(document, report, "result.json: ")
+
+
+def _check_run(open_file: Open, prefix: str, report: Report) -> None:
+    heading = shaped_heading(_json(open_file, f"{prefix}summary.json", RUN_SCHEMA), f"{prefix}summary.json")
+    tables = {}
+    for name in parquet_form.TABLES:
+        with open_file(f"{prefix}{name}.parquet") as file:
+            tables[name] = parquet_form.read(name, file)
+    record = parquet_form.record_of(tables)
+    where = f"{escape(prefix)} " if prefix else ""
+    if not len(record.workload):
+        raise ResultError(f"{prefix}requests.parquet: no requests")
+    scenario = belonging(heading.name, heading.policy, heading.settings, _toml(open_file, f"{prefix}as-read.toml"),
+                         where, report)  # fmt: skip
+    if scenario is None:
+        return
+    asked = origin.asked(scenario)
+    if asked is not None and len(asked) != len(record.workload):
+        wrong = Difference("requests", len(asked), len(record.workload))
+        report.run("requests are those of the scenario", [wrong], where)
+        return
+    claims = Claims(
+        where=where,
+        settings=heading.settings,
+        scenario=scenario,
+        axes=resolve(scenario.scheduler.policy, scenario.scheduler),
+        asked=asked,
+        provenance=heading.provenance,
+        record=record,
+        columns={name: _column(prefix, tables["requests"], name) for name in COLUMNS},
+        finish_reasons=_texts(prefix, tables["requests"], len(record.workload)),
+        summary=heading.summary,
+    )
+    check_claims(claims, report)
+    resolved = _toml(open_file, f"{prefix}scenario.toml")
+    report.run("scenario.toml runs again to the same", _resolved(resolved, heading, claims), where)
+
+
+def _resolved(resolved: Scenario, heading: Heading, claims: Claims) -> Iterator[Difference]:
+    """The complete scenario beside the tables gives the same settings and the same requests."""
+    candidates = scenarios_of_run(resolved, heading.name, heading.policy)
+    if not candidates:
+        yield Difference("scenario.toml", f"a run {show(heading.name)} of {show(heading.policy)}", "none")
+        return
+    scenario = candidates[0]
+    axes = resolve(scenario.scheduler.policy, scenario.scheduler)
+    for difference in origin.compare_settings(settings(scenario, axes), claims.settings):
+        yield difference._replace(where=f"scenario.toml, {difference.where}")
+    asked, record = origin.asked(scenario), claims.record.workload
+    if (asked is None) != (claims.asked is None) or (asked is not None and asked.sha256() != record.sha256()):
+        yield Difference("scenario.toml, workload", "that of the record", "another")
+
+
+def _column(prefix: str, columns: Mapping[str, Any], name: str) -> Any:
+    column = columns.get(name)
+    if not isinstance(column, np.ndarray):
+        raise ResultError(f"{prefix}requests.parquet: there is no column {name} of whole numbers")
+    return column
+
+
+def _texts(prefix: str, columns: Mapping[str, Any], rows: int) -> list[str | None]:
+    texts = columns.get("finish_reason")
+    if not isinstance(texts, list) or len(texts) != rows:
+        raise ResultError(f"{prefix}requests.parquet: there is no column finish_reason of texts")
+    return texts
+
+
+def _json(open_file: Open, name: str, schema: str) -> dict[str, Any]:
+    with open_file(name) as file:
+        try:
+            document = strict_json(file.read())
+        except ResultError as error:
+            raise ResultError(f"{name}: {error}") from None
+    found = document.get("schema") if isinstance(document, dict) else None
+    if found != schema:
+        raise ResultError(f'{name}: schema = {show(found)}: this version of Headway reads "{schema}"')
+    return dict(document)
+
+
+def _toml(open_file: Open, name: str) -> Scenario:
+    with open_file(name) as file:
+        try:
+            return scenario_of(tomllib.loads(file.read().decode(), parse_float=Decimal))
+        except (ValueError, ArithmeticError, RecursionError) as error:
+            raise ResultError(f"{name}: not TOML: {error}") from None
+        except ResultError as error:
+            raise ResultError(*(f"{name}: {line}" for line in error.args)) from None

@@ -1,0 +1,46 @@
+"""What the record does not show: the job that the horizon cut off, worked out by the rules of the policy."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.analysis.cost import job_ns
+from sim.analysis.decisions import decide
+from sim.analysis.exact import FOREVER
+from sim.analysis.facts import Facts
+from sim.analysis.timetable import Timetable
+from sim.request import Ints
+
+
+class CutOff(NamedTuple):
+    """Who joined ``running`` with that job, and when it would have ended; nobody and ``None`` without one."""
+
+    joined: list[int]
+    end_ns: int | None
+
+
+def cut_off(facts: Facts, timetable: Timetable) -> CutOff:
+    """The job of the decision after the last one, which was still under way at the horizon."""
+    if timetable.cut_ns == FOREVER:
+        return CutOff([], None)
+    due, last = decide(facts, timetable), facts.jobs
+    axes, goes = facts.claims.axes, timetable.goes
+    admitted, chunks, decodes = (int(column[last]) for column in due)
+    here = timetable.sent & (timetable.arrives <= last) & (goes > last)
+    queue = np.flatnonzero(here & (facts.admitted_job == FOREVER))
+    joined = queue[np.argsort(facts.workload.arrival_ns[queue], kind="stable")][:admitted]
+    runs = np.flatnonzero((facts.admitted_job < FOREVER) & (goes > last))
+    runs = runs[np.argsort(facts.admission_place[runs])]
+    ready = facts.completed_job[runs] < FOREVER
+    prefilling = np.concatenate([runs[~ready], joined])[:chunks]
+    left = facts.workload.prompt_tokens[prefilling] - facts.scheduled[prefilling]
+    if axes.composition == "alternate":
+        left = np.minimum(left, axes.chunk_tokens)
+    context = facts.scheduled[runs[ready]] + 1 if decodes else left[:0]
+    work = [_one(left.sum()), _one(decodes), _one(context.sum())]
+    duration_ns = int(job_ns(facts.claims.scenario.device, *work)[0])
+    return CutOff(joined.tolist(), timetable.cut_ns + duration_ns)
+
+
+def _one(value: int) -> Ints:
+    return np.array([value], dtype=np.int64)
