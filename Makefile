@@ -62,8 +62,11 @@ format: tools ## format, and mend what ruff can mend
 	@$(python) -m ruff check --fix-only .
 	@$(python) -m ruff format .
 
-coverage: tools ## branch coverage of sim/engine, sim/policies, sim/analysis: at least 95 %
-	@$(pytest) -n auto --dist loadgroup -m '$(quick)' --cov --cov-report=term $(ARGS)
+coverage: tools ## branch coverage of sim/engine, sim/policies and sim/analysis: at least 95 % of each
+	@$(pytest) -n auto --dist loadgroup -m '$(quick)' --cov --cov-report= $(ARGS)
+	@low=0; for part in engine policies analysis; do \
+	  $(python) -m coverage report --include="sim/$$part/*" --fail-under=95 || low=1; \
+	done; exit $$low
 
 clean: ## remove .venv and all caches (results stay)
 	@rm -rf .venv .venv.lock .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks build dist

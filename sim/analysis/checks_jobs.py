@@ -84,6 +84,15 @@ def chunk_sizes(facts: Facts) -> Iterator[Difference]:
         yield Difference(where, int(due[at]), int(tokens[at]))
 
 
+def chunk_places(facts: Facts) -> Iterator[Difference]:
+    """A chunk's place is one of its job's scheduling order."""
+    items = (facts.chunks + facts.decodes)[facts.first_job]
+    place = facts.record.schedule["place"]
+    for row in np.flatnonzero(facts.is_chunk & (place >= items)).tolist():
+        where = f"job {facts.first_job[row]}, {facts.claims.request(facts.owner[row])}, place"
+        yield Difference(where, f"below {items[row]}", int(place[row]))
+
+
 def decodes_after_prefill(facts: Facts) -> Iterator[Difference]:
     """Nobody decodes before the job after the one that completed its prompt, nobody prefills after it."""
     ready = facts.completed_job[facts.owner]

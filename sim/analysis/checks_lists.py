@@ -35,7 +35,7 @@ def token_times(facts: Facts, run: Run) -> Iterator[Difference]:
 def _ends(facts: Facts, row: int) -> Ints:
     """When the tokens of an emitting row leave."""
     if facts.is_chunk[row]:
-        return facts.ends_ns[facts.first_job[row]][None]
+        return facts.ends_ns[facts.first_job[row : row + 1]]
     first = int(facts.record.schedule["job"][row])
     return facts.decode_ends_ns[first : first + int(facts.record.schedule["jobs"][row])]
 

@@ -20,10 +20,15 @@ def after_arrival(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
     admitted = np.flatnonzero(facts.admitted_job < FOREVER)
     joined_ns = np.full(facts.requests, FOREVER, dtype=np.int64)
     joined_ns[admitted] = facts.starts_ns[facts.admitted_job[admitted]]
-    instants = {"admission": joined_ns, "first scheduled": facts.first_scheduled_ns, "first token": facts.first_token_ns}
+    instants = {
+        "admission": joined_ns,
+        "first scheduled": facts.first_scheduled_ns,
+        "first token": facts.first_token_ns,
+    }
     for name, ns in instants.items():
         for index in np.flatnonzero((ns >= 0) & (ns < arrival_ns)).tolist():
-            yield Difference(f"{facts.claims.request(index)}, {name}", f"at least {time(arrival_ns[index])}", time(ns[index]))
+            where = f"{facts.claims.request(index)}, {name}"
+            yield Difference(where, f"at least {time(arrival_ns[index])}", time(ns[index]))
 
 
 def in_place(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
@@ -65,9 +70,10 @@ def no_overtaking(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
     # … and who is never admitted is gone before any of those behind it is
     job = np.where(joined, facts.admitted_job[order], FOREVER)
     next_job = np.minimum.accumulate(job[::-1])[::-1]
+    here = np.where(job == next_job, np.arange(len(job)), len(job))
+    first_behind = np.minimum.accumulate(here[::-1])[::-1]
     for at in np.flatnonzero(sent & ~joined & (next_job < goes)).tolist():
-        behind = at + int(np.flatnonzero(job[at:] == next_job[at])[0])
-        yield _overtaken(facts, int(order[at]), int(order[behind]))
+        yield _overtaken(facts, int(order[at]), int(order[first_behind[at]]))
 
 
 def _overtaken(facts: Facts, first: int, by: int) -> Difference:

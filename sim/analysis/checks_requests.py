@@ -8,8 +8,8 @@ from sim.analysis.checks_tables import time
 from sim.analysis.exact import FOREVER
 from sim.analysis.facts import Facts
 from sim.analysis.findings import Difference, Value
-from sim.analysis.timetable import Timetable
 from sim.analysis.tail import cut_off
+from sim.analysis.timetable import Timetable
 from sim.request import NEVER, Ints, Status
 
 Column = Callable[[Facts, Timetable], Ints]
@@ -50,9 +50,9 @@ def reasons(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
             due = "running" if running[index] else "waiting" if timetable.sent[index] else "not arrived"
         if due != found:
             yield Difference(f"{facts.claims.request(index)}, reason", due, found)
-        reason = facts.claims.finish_reasons[index]
-        if reason != ("stop" if finished[index] else None):
-            yield Difference(f"{facts.claims.request(index)}, finishReason", "stop" if finished[index] else None, reason)
+        due, found = ("stop" if finished[index] else None), facts.claims.finish_reasons[index]
+        if due != found:
+            yield Difference(f"{facts.claims.request(index)}, finishReason", due, found)
 
 
 def comings_and_goings(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
@@ -63,11 +63,20 @@ def comings_and_goings(facts: Facts, timetable: Timetable) -> Iterator[Differenc
         ("arrived_job", timetable.sent, timetable.arrives),
         ("ended_job", gone, timetable.goes),
     ):
-        last = facts.jobs  # whether a job that was cut off had begun does not matter: nothing follows it
-        due_job = np.where(there, np.minimum(due, last), NEVER)
-        for index in np.flatnonzero(due_job != np.minimum(found[name], last)).tolist():
+        due_job = np.where(there, due, NEVER)
+        for index in np.flatnonzero(due_job != found[name]).tolist():
             where = f"{facts.claims.request(index)}, {name}"
             yield Difference(where, _place(due_job[index]), _place(found[name][index]))
+
+
+def without_pool(facts: Facts) -> Iterator[Difference]:
+    """Without a KV pool there is nothing that could be cached or lost."""
+    admissions, preemptions = facts.record.admissions, facts.record.preemptions
+    for row in np.flatnonzero(admissions["cached_tokens"] != 0).tolist():
+        where = f"job {admissions['job'][row]}, {facts.claims.request(admissions['request'][row])} admitted, cached"
+        yield Difference(where, 0, int(admissions["cached_tokens"][row]))
+    for job, index in zip(preemptions["job"].tolist(), preemptions["request"].tolist(), strict=True):
+        yield Difference(f"job {job}, {facts.claims.request(index)}", "running on", "preempted")
 
 
 def _first_scheduled(facts: Facts, _: Timetable) -> Ints:

@@ -84,7 +84,8 @@ def _distribution(name: str, values: Ints, times: Ints, found: Distribution) -> 
         due["mean"] = Fraction(dot(values, times), n)
         for percent in (50, 90, 95, 99):
             at = Fraction((n - 1) * percent, 100)
-            low, high = (int(values[np.searchsorted(behind, rank, side="right")]) for rank in (int(at), min(int(at) + 1, n - 1)))
+            ranks = np.array([int(at), min(int(at) + 1, n - 1)])
+            low, high = values[np.searchsorted(behind, ranks, side="right")].tolist()
             due[f"p{percent}"] = low + (at - int(at)) * (high - low)
     for figure, ns in due.items():
         ms = None if ns is None else ns / 10**6

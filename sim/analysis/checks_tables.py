@@ -41,7 +41,8 @@ def rows_in_range(claims: Claims) -> Iterator[Difference]:
     wrong = (schedule["job"] < 0) | (schedule["job"] >= bound) | (schedule["jobs"] > bound - schedule["job"])
     yield from _rows("schedule", "job", schedule["job"], wrong, "jobs of the record")
     single = np.where(schedule["phase"] == DECODE, schedule["tokens"], 1)
-    yield from _rows("schedule", "jobs", schedule["jobs"], single != schedule["jobs"], "one token a job, one job a chunk")
+    due = "one token a job, one job a chunk"
+    yield from _rows("schedule", "jobs", schedule["jobs"], single != schedule["jobs"], due)
     yield from _within("admissions", record.admissions, {
         "job": (0, jobs), "request": (0, requests), "cached_tokens": (0, MAX_TOKENS + 1)})  # fmt: skip
     yield from _within("preemptions", record.preemptions, {
@@ -86,7 +87,8 @@ def one_row_a_job(claims: Claims) -> Iterator[Difference]:
     for row in (np.flatnonzero(same & (first[1:] <= last[:-1])) + 1).tolist():
         where = f"job {first[row]}, {claims.request(owner[row])}"
         yield Difference(where, f"after job {last[row - 1]}", int(first[row]))
-    joined = same & is_stretch[1:] & is_stretch[:-1] & (schedule["job"][1:] == (schedule["job"] + schedule["jobs"])[:-1])
+    behind = schedule["job"] + schedule["jobs"]
+    joined = same & is_stretch[1:] & is_stretch[:-1] & (schedule["job"][1:] == behind[:-1])
     for row in (np.flatnonzero(joined) + 1).tolist():
         yield Difference(f"schedule, row {row}, {claims.request(owner[row])}", "one stretch", "two that meet")
     for name in ("admissions", "preemptions"):

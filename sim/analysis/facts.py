@@ -37,11 +37,11 @@ class Facts:
 
     @cached_property
     def is_chunk(self) -> Mask:
-        return self.record.schedule["phase"] == PREFILL
+        return np.equal(self.record.schedule["phase"], PREFILL)
 
     @cached_property
     def is_stretch(self) -> Mask:
-        return self.record.schedule["phase"] == DECODE
+        return np.equal(self.record.schedule["phase"], DECODE)
 
     @cached_property
     def first_job(self) -> Ints:
@@ -76,7 +76,7 @@ class Facts:
     @cached_property
     def completes(self) -> Mask:
         """Whether the row is the chunk that completes its request's prompt."""
-        return self.is_chunk & (self.record.schedule["tokens"] == self.prompt_left)
+        return self.is_chunk & np.equal(self.record.schedule["tokens"], self.prompt_left)
 
     @cached_property
     def emits(self) -> Mask:
@@ -88,11 +88,6 @@ class Facts:
     def scheduled(self) -> Ints:
         """Tokens scheduled for each request."""
         return sum_by(self.owner, self.record.schedule["tokens"], self.requests)
-
-    @cached_property
-    def first_row_job(self) -> Ints:
-        """The job that schedules each request for the first time; ``FOREVER`` if none does."""
-        return self._first(self.owner, self.first_job, FOREVER)
 
     @cached_property
     def first_scheduled_ns(self) -> Ints:
@@ -127,7 +122,7 @@ class Facts:
     @cached_property
     def all_emitted(self) -> Mask:
         """Whether a request's whole output has left."""
-        return self.emitted == self.workload.output_tokens
+        return np.equal(self.emitted, self.workload.output_tokens)
 
     @cached_property
     def admitted_job(self) -> Ints:

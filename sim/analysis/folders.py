@@ -9,9 +9,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sim.analysis import checks_origin as origin
+from sim.analysis.checking import WORKLOAD, belonging, check_claims, check_document, workload_differs
 from sim.analysis.claims import COLUMNS, Claims
 from sim.analysis.findings import Difference, Report
-from sim.analysis.verify import belonging, check_claims, check_document
 from sim.errors import ResultError
 from sim.policies.presets import resolve
 from sim.record import parquet_form, store
@@ -25,9 +25,8 @@ from sim.simulate import settings
 Open = Callable[[str], BinaryIO]
 
 
-def verify_folder(path: Path) -> Report:
-    """Check a folder of runs, or one run's folder. ``ResultError``: it can't be read as a result."""
-    report = Report()
+def check_folder(path: Path, report: Report) -> None:
+    """Enter all that is to say about a folder of runs, or one run's folder. ``ResultError``: it is no result."""
     with store.reading(path) as open_file:
         runs = _runs(open_file)
         for prefix in runs:
@@ -36,7 +35,6 @@ def verify_folder(path: Path) -> Report:
             _check_json(open_file, report)
     problems = store.manifest_problems(path)
     report.run("files are those of the manifest", (Difference(p, "as in the manifest", "changed") for p in problems))
-    return report
 
 
 def _runs(open_file: Open) -> list[str]:
@@ -73,21 +71,15 @@ def _check_run(open_file: Open, prefix: str, report: Report) -> None:
     where = f"{escape(prefix)} " if prefix else ""
     if not len(record.workload):
         raise ResultError(f"{prefix}requests.parquet: no requests")
-    scenario = belonging(heading.name, heading.policy, heading.settings, _toml(open_file, f"{prefix}as-read.toml"),
-                         where, report)  # fmt: skip
-    if scenario is None:
-        return
-    asked = origin.asked(scenario)
-    if asked is not None and len(asked) != len(record.workload):
-        wrong = Difference("requests", len(asked), len(record.workload))
-        report.run("requests are those of the scenario", [wrong], where)
+    scenario = belonging(heading, _toml(open_file, f"{prefix}as-read.toml"), where, report)
+    if scenario is None or not report.run(WORKLOAD, workload_differs(scenario, len(record.workload)), where):
         return
     claims = Claims(
         where=where,
         settings=heading.settings,
         scenario=scenario,
         axes=resolve(scenario.scheduler.policy, scenario.scheduler),
-        asked=asked,
+        asked=origin.asked(scenario),
         provenance=heading.provenance,
         record=record,
         columns={name: _column(prefix, tables["requests"], name) for name in COLUMNS},
@@ -105,6 +97,8 @@ def _resolved(resolved: Scenario, heading: Heading, claims: Claims) -> Iterator[
     if not candidates:
         yield Difference("scenario.toml", f"a run {show(heading.name)} of {show(heading.policy)}", "none")
         return
+    if resolved.scheduler.policy != heading.policy:
+        yield Difference("scenario.toml, scheduler.policy", show(heading.policy), show(resolved.scheduler.policy))
     scenario = candidates[0]
     axes = resolve(scenario.scheduler.policy, scenario.scheduler)
     for difference in origin.compare_settings(settings(scenario, axes), claims.settings):
@@ -134,10 +128,11 @@ def _json(open_file: Open, name: str, schema: str) -> dict[str, Any]:
             document = strict_json(file.read())
         except ResultError as error:
             raise ResultError(f"{name}: {error}") from None
-    found = document.get("schema") if isinstance(document, dict) else None
-    if found != schema:
-        raise ResultError(f'{name}: schema = {show(found)}: this version of Headway reads "{schema}"')
-    return dict(document)
+    if not isinstance(document, dict) or "schema" not in document:
+        raise ResultError(f'{name}: no schema; this version of Headway reads "{schema}"')
+    if document["schema"] != schema:
+        raise ResultError(f'{name}: schema = {show(document["schema"])}: this version of Headway reads "{schema}"')
+    return document
 
 
 def _toml(open_file: Open, name: str) -> Scenario:

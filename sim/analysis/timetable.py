@@ -29,7 +29,7 @@ class Timetable:
     @cached_property
     def withdrawn(self) -> Mask:
         """Cancelled before it would arrive: never sent."""
-        return (self._cancel_ns != NEVER) & (self._cancel_ns < self._arrival_ns)
+        return np.not_equal(self._cancel_ns, NEVER) & (self._cancel_ns < self._arrival_ns)
 
     @cached_property
     def sent(self) -> Mask:

@@ -1,76 +1,25 @@
 """Is a result what it claims to be? Everything is recomputed from its raw record, and every invariant checked."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sim.analysis import checks_jobs as jobs
-from sim.analysis import checks_lists as lists
-from sim.analysis import checks_order as order
-from sim.analysis import checks_origin as origin
-from sim.analysis import checks_requests as requests
-from sim.analysis import checks_summary as summary
-from sim.analysis import checks_system as system
-from sim.analysis.checks_tables import SOUND
-from sim.analysis.claims import Claims, columns_of
-from sim.analysis.facts import Facts
-from sim.analysis.findings import Difference, Report
-from sim.analysis.timetable import Timetable
-from sim.policies.presets import resolve
-from sim.record.json_read import contradictions, read_document, scenario_of, scenarios_of_run, workload_of
-from sim.record.json_shape import Provenance, Run, shaped
-from sim.record.json_tables import record_of
-from sim.scenario import Scenario
-from sim.show import escape, show
-from sim.simulate import settings
+from sim.analysis import inject
+from sim.analysis.checking import check_document
+from sim.analysis.findings import Finding, Report
+from sim.analysis.folders import check_folder
+from sim.record.json_read import read_document
 
-BELONGS = "the run is one of its scenario"
-WORKLOAD = "requests are those of the scenario"
-
-ORIGIN: Mapping[str, Callable[[Claims], Iterator[Difference]]] = {
-    "settings are those of scenario and policy": origin.settings_differ,
-    "provenance is that of the scenario": origin.provenance,
-    WORKLOAD: origin.asked_for,
-}
-
-FROM_TABLES: Mapping[str, Callable[[Facts], Iterator[Difference]]] = {
-    "every job has work": jobs.no_empty_job,
-    "a job's work is what it schedules": jobs.work_adds_up,
-    "a job's kind follows from its work": jobs.kinds,
-    "no token before its prefill is complete": jobs.decodes_after_prefill,
-    "prompts are cut as the policy says": jobs.chunk_sizes,
-    "no more run than max_running": jobs.slots,
-    "jobs take what the device charges": jobs.durations,
-    "emitted = output, scheduled = prompt + output - 1": requests.tokens_due,
-    "inter-token gaps sum to last - first token": system.gaps_add_up,
-    "busy time is at most the makespan": system.busy_time,
-    "summary: counts": summary.counts,
-    "summary: makespan and rates": summary.rates,
-    "summary: distributions": summary.distributions,
-}
-
-FROM_TIMETABLE: Mapping[str, Callable[[Facts, Timetable], Iterator[Difference]]] = {
-    "every request has exactly one status, the right one": requests.statuses,
-    "reasons are given where due": requests.reasons,
-    "nobody is served before arrival": order.after_arrival,
-    "nobody is scheduled who does not run": order.in_place,
-    "nobody is overtaken in admission": order.no_overtaking,
-    "prompts are computed in order of admission": order.prefill_in_order,
-    "jobs start at the earliest moment": jobs.earliest_starts,
-    "every decision is that of the policy": jobs.decisions,
-    "who waits and runs is counted": jobs.crowd,
-    "Little's law": system.littles_law,
-    "the record goes to the end": system.to_the_end,
-}
+__all__ = ["Finding", "Report", "verify", "verify_document", "verify_injected"]
 
 
 def verify(path: Path) -> Report:
     """Check a JSON file, a folder of runs, or one run's folder. ``ResultError``: it can't be read as a result."""
-    if path.is_dir():
-        from sim.analysis.folders import verify_folder
-
-        return verify_folder(path)
-    return verify_document(read_document(path))
+    if not path.is_dir():
+        return verify_document(read_document(path))
+    report = Report()
+    check_folder(path, report)
+    return report
 
 
 def verify_document(document: Mapping[str, Any]) -> Report:
@@ -80,97 +29,14 @@ def verify_document(document: Mapping[str, Any]) -> Report:
     return report
 
 
-def check_document(document: Mapping[str, Any], report: Report, where: str = "") -> None:
-    """Enter all that is to say about a result JSON; ``where`` goes before each place."""
-    read = shaped(document)
-    base = scenario_of(read.scenario)
-    for place, run in enumerate(read.runs):
-        _check_run(run, base, read.provenance, f"{where}runs[{place}] {escape(run.name)}, ", report)
-
-
 def verify_injected(path: Path, fault: str) -> Report:
-    """Damage a copy of a result in memory, check that; with ``all``, try every fault and report which are caught.
+    """Damage a copy of a result in memory, and check that; with ``all``, try every fault and report which are caught.
 
-    ``ScenarioError``: no such fault, or nothing in this result that could be damaged so.
+    A result that is wrong before anything is injected is reported as it is. ``ScenarioError``: there is no such fault,
+    or nothing in this result that could be damaged so.
     """
-    from sim.analysis import inject
-
-    place = path / "result.json" if path.is_dir() else path
-    document = read_document(place)
-    if fault != "all":
-        return verify_document(inject.inject(document, fault))
-    return inject.report_all(document)
-
-
-def _check_run(run: Run, base: Scenario, provenance: Provenance, where: str, report: Report) -> None:
-    scenario = belonging(run.name, run.policy, run.settings, base, where, report)
-    if scenario is None:
-        return
-    broken = [(c.rule, Difference(c.where, c.expected, c.found)) for c in contradictions(run)]
-    for rule in dict.fromkeys(rule for rule, _ in broken):
-        report.run(rule, (difference for broken_rule, difference in broken if broken_rule == rule), where)
-    asked = scenario.workload.requests
-    same = asked is None or len(asked) == len(run.requests)
-    if not same:
-        report.run(WORKLOAD, [Difference("requests", len(asked or ()), len(run.requests))], where)
-    if broken or not same:
-        return
-    claims = Claims(
-        where=where,
-        settings=run.settings,
-        scenario=scenario,
-        axes=resolve(scenario.scheduler.policy, scenario.scheduler),
-        asked=origin.asked(scenario),
-        provenance=provenance,
-        record=record_of(run, workload_of(run, scenario)),
-        columns=columns_of(run),
-        finish_reasons=[row.finish_reason for row in run.requests],
-        summary=run.summary,
-        run=run,
-    )
-    check_claims(claims, report)
-
-
-def belonging(
-    name: str, policy: str, found: Mapping[str, Any], base: Scenario, where: str, report: Report
-) -> Scenario | None:
-    """What the run must have run: of the scenarios that fit its name and policy the one with its settings, or the first."""
-    candidates = scenarios_of_run(base, name, policy)
-    problem = [] if candidates else [Difference(f"name {show(name)}, policy {show(policy)}", "a run of the scenario", "none")]
-    report.run(BELONGS, problem, where)
-
-    def differences(scenario: Scenario) -> int:
-        due = settings(scenario, resolve(scenario.scheduler.policy, scenario.scheduler))
-        return sum(1 for _ in origin.compare_settings(due, found))
-
-    return min(candidates, key=differences, default=None)
-
-
-def check_claims(claims: Claims, report: Report) -> None:
-    """Every check that the claims allow."""
-    where = claims.where
-    sound = all(report.run(name, check(claims), where) for name, check in SOUND.items())
-    for name, check in ORIGIN.items():
-        report.run(name, check(claims), where)
-    if not sound:
-        return
-    facts = Facts(claims)
-    timetable = Timetable(facts)
-    checks: dict[str, Iterable[Difference]] = {
-        **{name: check(facts) for name, check in FROM_TABLES.items()},
-        **{name: check(facts, timetable) for name, check in FROM_TIMETABLE.items()},
-        **{name: requests.columns(facts, timetable, columns) for name, columns in requests.METRICS.items()},
-        "nobody is admitted twice": order.admitted_once(facts),
-        "tables: emissions are marked": jobs.emission_marks(facts),
-        "tables: comings and goings": requests.comings_and_goings(facts, timetable),
-    }
-    if claims.run is not None:
-        checks |= {
-            "tokens leave at the ends of their jobs": lists.token_times(facts, claims.run),
-            "who waits and runs is listed": lists.lists(facts, timetable, claims.run),
-            "jobs schedule in the order of those who run": lists.scheduling_order(claims.run),
-            "no KV pool, no blocks": lists.without_pool(claims.run),
-        }
-    for name, differences in checks.items():
-        report.run(name, differences, where)
-
+    document = read_document(path / "result.json" if path.is_dir() else path)
+    report = verify_document(document)
+    if not report.ok:
+        return report
+    return inject.report_all(document) if fault == "all" else verify_document(inject.inject(document, fault))

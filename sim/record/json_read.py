@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,9 +12,9 @@ import numpy as np
 
 from sim import scenario as scenarios
 from sim.errors import ResultError, ScenarioError
-from sim.files import not_utf8, open_regular
+from sim.files import looks_like_utf16, not_utf8, open_regular
 from sim.policies.presets import COMPOSITIONS, PRESETS
-from sim.record.json_shape import Event, ResultDocument, Run, check_version, shaped
+from sim.record.json_shape import Event, Run, check_version, shaped
 from sim.record.json_tables import record_of
 from sim.record.result import Result
 from sim.request import NEVER, Workload, default_id
@@ -46,11 +47,11 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def strict_json(data: bytes) -> Any:
-    """JSON in UTF-8: floats as Decimal; no NaN, no Infinity, no key twice in an object. ``ResultError`` without a path."""
+    """JSON in UTF-8, floats as Decimal; no NaN, no key twice in an object. ``ResultError`` without a path."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise ResultError(not_utf8(data[:4], error.start)) from None
+        raise ResultError(not_utf8(error.start) + looks_like_utf16(data[:4])) from None
     try:
         return json.loads(text, parse_float=_decimal, parse_constant=_refuse_constant, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
@@ -90,7 +91,7 @@ class Contradiction(NamedTuple):
 
 
 def contradictions(run: Run) -> Iterator[Contradiction]:
-    """What keeps a run from being read as tables: ids that do not belong, requests that are in one job twice, …"""
+    """What keeps a run from being read as tables: unknown ids, requests that are in a job twice, and more."""
     known = Counter(request.id for request in run.requests)
     for id_, times in known.items():
         if times > 1:
@@ -102,10 +103,8 @@ def contradictions(run: Run) -> Iterator[Contradiction]:
         yield from _listed(event, where, known)
         for item in event.scheduled:
             if item.tokens < 1 or (item.phase == "decode" and item.tokens != 1):
-                expected = 1 if item.phase == "decode" else "at least 1"
-                found = item.tokens
-                yield Contradiction("every scheduled item has tokens, a decode one", f"{where}, request {escape(item.id)}",
-                                    expected, found)  # fmt: skip
+                at, due = f"{where}, request {escape(item.id)}", 1 if item.phase == "decode" else "at least 1"
+                yield Contradiction("every scheduled item has tokens, a decode one", at, due, item.tokens)
 
 
 def _listed(event: Event, where: str, known: Mapping[str, int]) -> Iterator[Contradiction]:
@@ -134,7 +133,7 @@ def runs_of(document: Mapping[str, Any]) -> list[Result]:
     """
     read = shaped(document)
     base = scenario_of(read.scenario)
-    return [_result(read, document, run, base, f"runs[{place}]") for place, run in enumerate(read.runs)]
+    return [_result(document, run, base, f"runs[{place}]") for place, run in enumerate(read.runs)]
 
 
 def scenario_of(document: Mapping[str, Any]) -> Scenario:
@@ -165,23 +164,29 @@ def workload_of(run: Run, scenario: Scenario) -> Workload:
     asked = scenario.workload.requests
     if asked is not None and len(asked) != len(run.requests):
         raise ResultError(f"{len(run.requests)} requests; the scenario has {len(asked)}")
-    rows = run.requests
-    shown = {
-        "arrival_ns": np.array([row.arrival_ms for row in rows], dtype=np.int64),
-        "prompt_tokens": np.array([row.prompt_tokens for row in rows], dtype=np.int64),
-        "output_tokens": np.array([row.output_tokens for row in rows], dtype=np.int64),
-    }
-    ids = [row.id for row in rows]
+    rows, ids = run.requests, [row.id for row in run.requests]
+    arrival_ns = np.array([row.arrival_ms for row in rows], dtype=np.int64)
+    prompt_tokens = np.array([row.prompt_tokens for row in rows], dtype=np.int64)
+    output_tokens = np.array([row.output_tokens for row in rows], dtype=np.int64)
     if asked is None:
         never = np.full(len(rows), NEVER, dtype=np.int64)
         plain = all(id_ == default_id(index) for index, id_ in enumerate(ids))
-        return Workload(**shown, max_tokens=shown["output_tokens"], priority=np.zeros_like(never), deadline_ns=never,
-                        cancel_ns=never, ids=None if plain else ids)  # fmt: skip
-    whole = of_requests(asked)
-    return Workload(**{**dict(whole.columns()), **shown}, ids=ids, tenants=whole.tenants)
+        whole = Workload(
+            arrival_ns=arrival_ns,
+            prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
+            max_tokens=output_tokens,
+            priority=np.zeros_like(never),
+            deadline_ns=never,
+            cancel_ns=never,
+        )
+        return whole if plain else replace(whole, ids=ids)
+    return replace(
+        of_requests(asked), arrival_ns=arrival_ns, prompt_tokens=prompt_tokens, output_tokens=output_tokens, ids=ids
+    )
 
 
-def _result(read: ResultDocument, document: Mapping[str, Any], run: Run, base: Scenario, where: str) -> Result:
+def _result(document: Mapping[str, Any], run: Run, base: Scenario, where: str) -> Result:
     found = [f"{where}: {c.where}: {c.rule}: expected {c.expected}, found {c.found}" for c in contradictions(run)]
     candidates = scenarios_of_run(base, run.name, run.policy)
     if not candidates:

@@ -44,8 +44,9 @@ def _table(columns: Sequence[str], rows: Sequence[Row]) -> Table:
 
 
 def _requests(run: Run, workload: Workload, last_job: Sequence[int]) -> Table:
-    """How each request came and went. Who finishes goes with its last job; the number of jobs begun before any other
-    instant is that of the starts before it.
+    """How each request came and went.
+
+    Who finishes goes with its last job; before any other instant, as many jobs had begun as have a start before it.
     """
     starts_ns = np.array([event.start_ms for event in run.events], dtype=np.int64)
     ended_ns = np.array([NEVER if row.ended_ms is None else row.ended_ms for row in run.requests], dtype=np.int64)
@@ -53,7 +54,7 @@ def _requests(run: Run, workload: Workload, last_job: Sequence[int]) -> Table:
     sent = np.array([row.reason != "not arrived" for row in run.requests])
 
     def begun_before(ns: Ints) -> Ints:
-        return np.searchsorted(np.maximum.accumulate(starts_ns), ns, side="left") if len(starts_ns) else np.zeros_like(ns)
+        return np.searchsorted(np.sort(starts_ns), ns, side="left")
 
     ended_job = np.where(status == Status.FINISHED, np.array(last_job) + 1, begun_before(ended_ns))
     return {
