@@ -1,4 +1,4 @@
-"""A client gives up (``cancel_ms``): the first decision at or after that time ends the request; what was done, was done.
+"""A client gives up (``cancel_ms``): the first decision at or after that time ends the request; what was done stays.
 
 On the lesson's device (see ``tiny``) A's prompt of 2 tokens takes 2.25 ms, each decode batch 1.25 ms: its tokens leave
 at 2.25, 3.50, 4.75, ...
@@ -22,10 +22,9 @@ GIVEN_UP = [
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "chunked", "static"])
-@pytest.mark.parametrize(("cancel_ms", "status", "reason", "ended_ms", "left"), GIVEN_UP)
-def test_when_a_request_is_given_up(
-    policy: str, cancel_ms: float, status: str, reason: str | None, ended_ms: float, left: list[float]
-) -> None:
+@pytest.mark.parametrize("case", GIVEN_UP, ids=str)
+def test_when_a_request_is_given_up(policy: str, case: tuple[float, str, str | None, float, list[float]]) -> None:
+    cancel_ms, status, reason, ended_ms, left = case
     run = simulate([request("A", 0, 2, 3, cancel_ms=cancel_ms)], policy)
     assert ends(run) == {"A": (status, reason, ended_ms)}
     assert tokens(run) == {"A": left}

@@ -1,4 +1,4 @@
-"""The clients: each request is sent when it is due, and given up when its time comes; here to a server that only logs."""
+"""Each request is sent when it is due, and given up when its time comes; here to a server that only logs."""
 
 from decimal import Decimal
 from typing import Any
@@ -8,9 +8,9 @@ from simpy import Environment, Event
 
 from sim.clock import NS_PER_MS
 from sim.request import Request, Workload
+from sim.tables import Request as Row
 from sim.workload.build import of_requests
 from sim.workload.clients import open_loop
-from sim.tables import Request as Row
 
 
 class Server:
@@ -36,6 +36,7 @@ class Server:
 
 def workload(*rows: tuple[str, float, float | None]) -> Workload:
     """(id, arrival_ms, cancel_ms)."""
+
     def row(id_: str, arrival_ms: float, cancel_ms: float | None) -> Row:
         cancel: dict[str, Any] = {} if cancel_ms is None else {"cancel_ms": Decimal(str(cancel_ms))}
         return Row.model_validate(

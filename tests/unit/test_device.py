@@ -15,7 +15,7 @@ from sim.engine.plan import Job
 from sim.errors import InvariantError, LimitError
 from sim.scenario import Device as DeviceTable
 
-Log = list[tuple[str, int]]
+Log = list[tuple[str, float]]
 
 
 class PerToken:

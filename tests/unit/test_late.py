@@ -8,7 +8,7 @@ from simpy import Environment, Event
 
 from sim.engine.late import LAST, events_scheduled, late, schedule_late
 
-Log = list[tuple[str, int]]
+Log = list[tuple[str, float]]
 Waits = Generator[Event, Any, None]
 
 

@@ -77,7 +77,7 @@ def test_what_a_monitor_raises_ends_the_run() -> None:
         def on_job(self, job: Job) -> None:
             raise ArithmeticError("no")
 
-    with pytest.raises(ArithmeticError, match="^no$"):
+    with pytest.raises(ArithmeticError, match=r"^no$"):
         sim.simulate(scenario([request("A", 0, 2, 2)]), monitors=[Strict()])
 
 

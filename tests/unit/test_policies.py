@@ -115,7 +115,7 @@ def test_without_a_place_for_the_head_decodes_go_on() -> None:
 
 
 def test_after_a_pause_the_turn_is_still_the_chunks() -> None:
-    """The last job was a decode batch, however long ago: B and C come together, and chunks follow as nothing decodes."""
+    """The last job was a decode batch, however long ago: a chunk of B, then a batch, then a chunk of C."""
     run = simulate([request("A", 0, 2, 2), request("B", 90, 2, 2), request("C", 90, 2, 1)], "chunked")
     assert [what for start, _, what in log(run) if start >= 90] == ["prefill B 2", "decode B", "prefill C 2"]
 

@@ -1,4 +1,4 @@
-"""What a policy must not do is refused by name, wherever in the run it does it; what it raises itself gets out whole."""
+"""What a policy must not do is refused by name, wherever in the run it is; what it raises itself gets out whole."""
 
 from collections.abc import Callable
 

@@ -20,8 +20,8 @@ def alone(prompt: int, output: int, policy: str = "fcfs", **settings: Any) -> in
 
 
 def test_the_smallest_run() -> None:
-    """Three processes begin: scheduler, arrivals, request (3); the scheduler takes the device (1), decides late (1), the
-    job ends (1), it decides again (1); the request is told of its end (1), two processes end (2), and all is done (1).
+    """Three processes begin: scheduler, arrivals, request (3); the scheduler takes the device (1) and decides (1); the
+    job ends (1), it decides again (1); the request is told of its end (1), two processes end (2), all is done (1).
     """
     assert alone(1, 1) <= 11
 
@@ -39,7 +39,7 @@ def test_a_chunk_costs_what_a_job_costs() -> None:
 
 
 def test_whoever_decodes_along_costs_nothing_per_token() -> None:
-    """Ten requests that decode together 100 times cost what they cost for 10 tokens, and two events for each job more."""
+    """Ten that decode together 100 times cost what they cost for 10 times, and two events for each job more."""
     few = [request(f"r{n}", 0, 1, 10) for n in range(10)]
     many = [{**each, "output_tokens": 100} for each in few]
     assert events(many) - events(few) <= 2 * 90

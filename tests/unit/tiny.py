@@ -55,7 +55,7 @@ def checked(result: sim.Result) -> Document:
 def with_policy(patch: pytest.MonkeyPatch, policy: Policy) -> None:
     """Every run from now on is decided by ``policy``, whatever its scenario names: the one place that knows how."""
     run_it = sim.simulate  # the function; the module of this name is found below
-    patch.setattr(import_module(run_it.__module__), "compose", lambda axes: policy)
+    patch.setattr(import_module(run_it.__module__), "compose", lambda _: policy)
 
 
 def log(run: Document) -> list[tuple[float, float, str]]:
