@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from sim.version import VERSION
 
-
 if TYPE_CHECKING:
     from sim.record.read import open_result, open_results
     from sim.record.result import Result
     from sim.scenario import Scenario
-    from sim.simulate import simulate
+    from sim.simulation import simulate
 
 __version__ = VERSION
 
@@ -29,7 +28,7 @@ _HOMES = {
     "Scenario": "sim.scenario",
     "open_result": "sim.record.read",
     "open_results": "sim.record.read",
-    "simulate": "sim.simulate",
+    "simulate": "sim.simulation",
 }
 
 
@@ -40,10 +39,13 @@ def load(source: str | PathLike[str] | Mapping[str, Any], *, overrides: Mapping[
     every problem, one a line.
     """
     from sim import gallery, scenario
+    from sim.policies.orders import ORDERS
     from sim.policies.presets import COMPOSITIONS, PRESETS
+    from sim.policies.victims import VICTIMS
     from sim.workload.traces import FORMATS
 
     known = {"policy": tuple(PRESETS), "composition": tuple(COMPOSITIONS), "format": tuple(FORMATS)}
+    known |= {"order": tuple(ORDERS), "victim": ("auto", *VICTIMS)}
     place = source if isinstance(source, Mapping) else gallery.find(source)
     return scenario.load(place, overrides=overrides, known=known)
 

@@ -5,14 +5,15 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
 
 from sim import options
-from sim.errors import HeadwayError
+from sim.errors import HeadwayError, OutputError, ScenarioError
 
 if TYPE_CHECKING:
     from sim.experiment import Plan
@@ -31,6 +32,35 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+class _Ended(BaseException):
+    """Somebody ended the command from outside. No ``Exception``: nothing on the way may take it for a failure."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+
+@contextmanager
+def telling_of_output() -> Iterator[None]:
+    """What happens to the command's own output and to the command, before the parser makes something else of it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise _Ended(130, "interrupted; no result was left half-written") from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains once more at its exit
+        raise _Ended(141, "") from None
+    except OSError as error:
+        sys.stdout = _nowhere()
+        raise OutputError(f"standard output: {error.strerror}") from error
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123  # open until the process ends
+
+
 # Options are lists of texts, so that one given twice, empty or ill-formed is refused here and not taken silently.
 Many = list[str] | None
 ScenarioName = Annotated[str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a ready scenario.")]
@@ -39,6 +69,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 
 
 @app.command()
+@telling_of_output()
 def run(
     scenario: ScenarioName,
     policy: Annotated[Many, typer.Option(metavar="P[,P…]|both|all", help="Policies to compare.")] = None,
@@ -50,6 +81,7 @@ def run(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse input of which any request can't be served.")
     ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Count all blocks at every decision.")] = False,
     output: Annotated[Many, typer.Option(metavar="FILE.json|DIR", help="Where to write the result.")] = None,
     lang: Annotated[Many, typer.Option(metavar="en|zh", help="Language; default from the locale.")] = None,
     as_json: AsJson = False,
@@ -66,20 +98,28 @@ def run(
         "device.job_ms": options.decimal("--overhead-ms", overhead_ms),
         "run.seed": options.integer("--seed", seed),
     })  # fmt: skip
-    plans = experiment.plan(load(scenario, overrides=overrides), options.once("--policy", policy), variant or ())
-    for note in dict.fromkeys(note for plan in plans for note in plan.notes()):
+    with options.by_their_names(set_):
+        base = load(scenario, overrides=overrides)
+    policies = options.once("--policy", policy)
+    plans = experiment.plan(base, policies, options.several("--variant", variant))
+    for note in [*(experiment.skipped(base) if policies == "all" else ()), *experiment.notes(plans)]:
         say(f"note: {note}")
+    if strict and (rejections := [line for plan in plans for line in plan.rejections()]):
+        raise ScenarioError(*rejections)
     if target is not None:
         write.check_writable(target)
-    results = [_with_progress(plan, language) for plan in plans]
+    results = [_with_progress(plan, language, check) for plan in plans]
     if target is not None:
         write.save_all(results, target)
     _show(results, as_json, language)
+    for note in experiment.remarks(results):
+        say(f"note: {note}")
     if target is not None:
         say(f"written: {target}")
 
 
 @app.command()
+@telling_of_output()
 def verify(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A result: a JSON file or a folder.")],
     inject: Annotated[Many, typer.Option(metavar="NAME|all", help="First damage a copy in memory.")] = None,
@@ -96,6 +136,7 @@ def verify(
 
 
 @app.command("list")
+@telling_of_output()
 def list_(as_json: AsJson = False, debug: Debug = False) -> None:
     """List the ready scenarios with their claims."""
     from sim import gallery, scenario
@@ -110,6 +151,7 @@ def list_(as_json: AsJson = False, debug: Debug = False) -> None:
 
 
 @app.command()
+@telling_of_output()
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name; NAME.toml is written here.")],
     as_json: AsJson = False,
@@ -123,6 +165,7 @@ def new(
 
 
 @app.command()
+@telling_of_output()
 def schema(debug: Debug = False) -> None:
     """Print the JSON Schema of a scenario, for editors."""
     from sim.scenario import schema_json
@@ -133,15 +176,16 @@ def schema(debug: Debug = False) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The command: never raises but ``SystemExit``, with the exit code of the help's last lines."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()  # None: closed by who started us
     signal.signal(signal.SIGTERM, _terminate)
     sys.exit(_guarded(lambda: app(given, prog_name="headway", standalone_mode=False), "--debug" in given))
 
 
-def _with_progress(plan: "Plan", language: str) -> "Result":
+def _with_progress(plan: "Plan", language: str, check: bool) -> "Result":
     from sim.report.progress import progress
 
     with progress(plan.name, language) as monitor:
-        return plan.run([monitor])
+        return plan.run([monitor], check=check)
 
 
 def _show(results: "Sequence[Result]", as_json: bool, language: str) -> None:
@@ -161,21 +205,19 @@ def _guarded(command: Callable[[], Any], debug: bool) -> int:
     usage_error: type[Exception] = typer.BadParameter.__mro__[1]  # the parser's own base class, without a public name
     try:
         code = command()
-        sys.stdout.flush()
+        with telling_of_output():
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except HeadwayError as error:
         _explain(debug)
         say(str(error))
         return error.exit_code
     except usage_error as error:
-        say(f"{error.format_message()}; see headway --help")  # type: ignore[attr-defined]
+        say(f"{error.format_message().rstrip('.')}; see headway --help")  # type: ignore[attr-defined]
         return 2
-    except (KeyboardInterrupt, typer.Abort):
-        say("interrupted: nothing was written")
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains once more at its exit
-        return 141
+    except _Ended as ended:
+        say(ended.message)
+        return ended.code
     except Exception as error:  # noqa: BLE001  # a traceback is no answer; --debug shows it
         _explain(debug)
         say(f"a bug in Headway: {type(error).__name__}: {error}; --debug shows where")
@@ -188,12 +230,13 @@ def _explain(debug: bool) -> None:
 
 
 def _terminate(signum: int, _frame: object) -> NoReturn:
-    sys.exit(128 + signum)
+    raise _Ended(128 + signum, "terminated; no result was left half-written")
 
 
 def say(text: str) -> None:
     """A line for the human: never mixed with what was asked for."""
-    print(text, file=sys.stderr)
+    if text:
+        print(text, file=sys.stderr)
 
 
 def print_json(document: Mapping[str, Any]) -> None:

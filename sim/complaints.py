@@ -62,9 +62,10 @@ class Place:
     within: Path = ()
 
 
-def at(key: str, message: str) -> PydanticCustomError:
-    """An error of a whole table, for a validator to raise, that is about its ``key``."""
-    return PydanticCustomError("at", "{message}", {"key": key, "message": message})
+def at(within: Path | str, message: str) -> PydanticCustomError:
+    """An error of a whole table, for a validator to raise, that is about what lies ``within`` it: a key, or a path."""
+    path = (within,) if isinstance(within, str) else within
+    return PydanticCustomError("at", "{message}", {"within": path, "message": message})
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def of_validation(error: ValidationError, document: Mapping[str, Any], keys: Key
     """Pydantic's errors as problems, in its order."""
     found = []
     for detail in error.errors(include_url=False, include_input=False):
-        path = detail["loc"] + ((detail["ctx"]["key"],) if detail["type"] == "at" else ())
+        path = detail["loc"] + (detail["ctx"]["within"] if detail["type"] == "at" else ())
         value = look_up(document, path)
         if detail["type"] == "default_factory_not_called" or (detail["type"] == "too_short" and value):
             continue  # both only follow from another error, which is here as well
@@ -177,6 +178,7 @@ def _message(detail: ErrorDetails, path: Path, value: object, keys: Keys) -> str
 
 
 EXPECTED = {
+    "bool_type": "true or false",
     "int_type": "an integer",
     "is_instance_of": "a number",
     "decimal_type": "a number",

@@ -5,11 +5,15 @@ from dataclasses import dataclass, replace
 
 from sim.engine.scheduler import Monitor
 from sim.errors import ScenarioError
-from sim.policies.presets import PRESETS, unused
+from sim.policies.admission import NeverFits
+from sim.policies.presets import PRESETS, oddities, resolve
 from sim.record.result import Result
+from sim.request import NEVER, Request, Status
 from sim.scenario import Scenario
-from sim.simulate import simulate
+from sim.show import escape, shorten, show
+from sim.simulation import simulate
 from sim.spelling import nearest
+from sim.workload.build import build
 
 BOTH = ("fcfs", "chunked")
 """What ``--policy both`` means: the lesson's pair."""
@@ -23,18 +27,39 @@ class Plan:
     base: Scenario
     scenario: Scenario
 
-    def run(self, monitors: Sequence[Monitor] = ()) -> Result:
-        result = simulate(self.scenario, monitors=monitors)
+    def run(self, monitors: Sequence[Monitor] = (), *, check: bool = False) -> Result:
+        result = simulate(self.scenario, check=check, monitors=monitors)
         resolved = dict(result.resolved)
         if self.name != result.policy:
             resolved["run"] = {**resolved["run"], "variants": [{"name": self.name, "set": {}}]}
         return replace(result, name=self.name, scenario=self.base.document, resolved=resolved)
 
-    def notes(self) -> Iterator[str]:
-        """What the scenario writes and this run does not use."""
-        scheduler = self.scenario.scheduler
-        for name in unused(scheduler.policy, scheduler):
-            yield f"scheduler.{name} is not used by {self.name}"
+    @property
+    def hindrance(self) -> str | None:
+        """Why this policy can't run this scenario, or None."""
+        try:
+            resolve(self.scenario)
+        except ScenarioError as error:
+            return str(error)
+        return None
+
+    def rejections(self) -> list[str]:
+        """Why requests of this run can never be served, a line each, before anything runs."""
+        workload, _ = build(self.scenario)
+        choice = resolve(self.scenario)
+        why = NeverFits(*choice, crashes=any(fault.kind == "crash" for fault in self.scenario.faults))
+        reasons = ((spec.id, why(Request(spec, choice.axes.max_model_tokens))) for spec in workload.specs())
+        return [f"{self.name}: request {show(id_)}: {reason}" for id_, reason in reasons if reason is not None]
+
+
+def notes(plans: Sequence[Plan]) -> Iterator[str]:
+    """What is legal and yet odd, a line each: settings that a run does not use, or that get in each other's way."""
+    runs_with: dict[str, list[str]] = {}
+    for each in plans:
+        for oddity in oddities(each.scenario):
+            runs_with.setdefault(oddity, []).append(each.name)
+    for oddity, runs in runs_with.items():
+        yield f"{oddity} {', '.join(runs)}"
 
 
 def plan(scenario: Scenario, policies: str | None = None, variants: Sequence[str] = ()) -> list[Plan]:
@@ -44,6 +69,8 @@ def plan(scenario: Scenario, policies: str | None = None, variants: Sequence[str
     """
     if policies is not None and variants:
         raise ScenarioError("--policy and --variant: only one of them; a variant sets its own policy")
+    if policies == "all":
+        return [plan for plan in (_of_policy(scenario, name) for name in PRESETS) if plan.hindrance is None]
     if policies is not None:
         return [_of_policy(scenario, name) for name in _names(policies)]
     if variants or scenario.run.variants:
@@ -52,21 +79,41 @@ def plan(scenario: Scenario, policies: str | None = None, variants: Sequence[str
     return [_of_policy(scenario, name) for name in scenario.policies]
 
 
+def remarks(results: Sequence[Result]) -> Iterator[str]:
+    """What whoever reads these results should not overlook, a line each."""
+    for result in results:
+        requests = result.requests
+        if (requests["status"] == Status.REJECTED).all():
+            yield f"{result.name}: every request was rejected, nothing ran"
+        elif (requests["arrived_job"] == NEVER).all():
+            yield f"{result.name}: no request had arrived by the horizon, nothing ran"
+
+
+def skipped(scenario: Scenario) -> Iterator[str]:
+    """The policies that ``all`` leaves out, a line each."""
+    for name in PRESETS:
+        hindrance = _of_policy(scenario, name).hindrance
+        if hindrance is not None:
+            yield f"{name} is skipped: {hindrance}"
+
+
 def _of_policy(scenario: Scenario, name: str) -> Plan:
     changes: dict[str, object] = {"scheduler.policy": name}
     return Plan(name, scenario, scenario.with_overrides(changes))
 
 
 def _names(policies: str) -> Sequence[str]:
-    special = {"both": BOTH, "all": tuple(PRESETS)}
-    if policies in special:
-        return special[policies]
+    given = f"--policy {escape(shorten(policies))}"
+    if policies == "both":
+        return BOTH
     names = policies.split(",")
     for name in names:
+        if name in {"both", "all"}:
+            raise ScenarioError(f"{given}: {name} stands alone, not in a list")
         if name not in PRESETS:
-            known = (*PRESETS, *special)
+            known = (*PRESETS, "both", "all")
             allowed = f"one of {', '.join(known)}{nearest(name, known)}"
-            raise ScenarioError(f"--policy {policies}: no policy {name!r}; {allowed}")
+            raise ScenarioError(f"{given}: no policy '{escape(shorten(name))}'; {allowed}")
     if len(set(names)) < len(names):
-        raise ScenarioError(f"--policy {policies}: a policy is named twice; each at most once")
+        raise ScenarioError(f"{given}: a policy is named twice; each at most once")
     return names

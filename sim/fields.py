@@ -4,7 +4,7 @@ A number is a number: ``true``, ``"16"`` and (for an integer) ``16.0`` are refus
 """
 
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Annotated
 
@@ -27,6 +27,7 @@ SPEEDUP_DECIMALS = 30
 """Enough for every float's ``repr`` within the bounds; an exponent without bound would fill the memory."""
 
 MAX_COUNT = 2**63 - 1
+MAX_BLOCKS = 10**9
 TEXT_LENGTH = 256
 _EXACT = Context(prec=64, traps=[Inexact, InvalidOperation])
 _CUT = Context(prec=64, rounding="ROUND_FLOOR", traps=[InvalidOperation])
@@ -98,10 +99,27 @@ Speedup = Annotated[
     AfterValidator(_exact(SPEEDUP_DECIMALS, "")),
 ]
 
+Factor = Annotated[
+    Decimal,
+    Field(gt=0, le=10**6, allow_inf_nan=False),
+    BeforeValidator(_widen),
+    AfterValidator(_exact(COST_DECIMALS, "")),
+]
+
+Gib = Annotated[
+    Decimal,
+    Field(gt=0, le=10**6, allow_inf_nan=False),
+    BeforeValidator(_widen),
+    AfterValidator(_exact(COST_DECIMALS, "")),
+]
+
 Seconds = Annotated[Decimal, Field(gt=0, le=10**9, allow_inf_nan=False), BeforeValidator(_widen), AfterValidator(_cut)]
 
 Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Tokens0 = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
+Samples = Annotated[int, Field(ge=1, le=10**6)]
+Blocks = Annotated[int, Field(ge=1, le=MAX_BLOCKS)]
 Natural = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 
 
@@ -122,6 +140,17 @@ def known(kind: str) -> AfterValidator:
     def check(value: str, info: ValidationInfo) -> str:
         names = (info.context or {}).get(kind)
         if names is not None and value not in names:
+            raise PydanticCustomError("unknown_name", "unknown", {"names": list(names)})
+        return value
+
+    return AfterValidator(check)
+
+
+def one_of(names: Collection[str]) -> AfterValidator:
+    """Checks a name against a list that is known here."""
+
+    def check(value: str) -> str:
+        if value not in names:
             raise PydanticCustomError("unknown_name", "unknown", {"names": list(names)})
         return value
 

@@ -38,7 +38,7 @@ def find(source: str | os.PathLike[str]) -> Path:
     """
     if not isinstance(source, str) or os.sep in source or source.endswith(".toml"):
         return Path(source)
-    if source not in names() and Path(source).is_file():
+    if source not in names() and os.path.isfile(source):  # noqa: PTH113  # False, no error, for impossible names
         return Path(source)
     return path(source)
 

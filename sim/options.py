@@ -2,7 +2,8 @@
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from sim.spelling import nearest
 
 LANGUAGES = ("en", "zh")
 TRACE_PATH = "workload.trace.path"
+NAMES = {"scheduler.chunk_tokens": "--chunk", "device.job_ms": "--overhead-ms", "run.seed": "--seed"}
+"""The keys that have an option of their own."""
 
 
 def once(option: str, given: Sequence[str] | None) -> str | None:
@@ -24,6 +27,15 @@ def once(option: str, given: Sequence[str] | None) -> str | None:
     if not given[0].strip():
         raise ScenarioError(f"{option}: empty; a value")
     return given[0]
+
+
+def several(option: str, given: Sequence[str] | None) -> Sequence[str]:
+    """The values of an option that may stand several times, each of them once."""
+    for text in given or ():
+        once(option, [text])
+        if (given or ()).count(text) > 1:
+            raise ScenarioError(f"{option} {show(text)}: given twice; each at most once")
+    return given or ()
 
 
 def integer(option: str, given: Sequence[str] | None) -> int | None:
@@ -54,6 +66,19 @@ def language(given: Sequence[str] | None) -> str:
     if text not in LANGUAGES:
         raise ScenarioError(f"--lang {show(text)}: unknown; one of {', '.join(LANGUAGES)}{nearest(text, LANGUAGES)}")
     return text
+
+
+@contextmanager
+def by_their_names(given: Sequence[str] | None = None) -> Iterator[None]:
+    """Complaints about a key that was given by an option of its own speak of that option."""
+    try:
+        yield
+    except ScenarioError as error:
+        lines = error.args
+        for key, option in NAMES.items():
+            if not any(text.startswith(f"{key}=") for text in given or ()):
+                lines = tuple(str(line).replace(f"--set {key} = ", f"{option} ") for line in lines)
+        raise ScenarioError(*lines) from None
 
 
 def overrides(given: Sequence[str] | None, named: Mapping[str, Any]) -> dict[str, Any]:

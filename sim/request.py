@@ -38,6 +38,7 @@ class RequestSpec:
     tenant: str = ""
     deadline_ns: int | None = None
     cancel_ns: int | None = None
+    samples: int = 1
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Workload:
     """Requests as columns, in the order of the file; nothing here grows with their tokens.
 
     ``ids`` is None for the default names r000001, r000002, … Times are int64 ns, :data:`NEVER` where there is none.
+    A prefix group and a parent (an index) only say which tokens are equal: the first ``prefix_tokens`` are the group's,
+    the first ``parent_tokens`` those of the parent's prompt and output.
     """
 
     arrival_ns: Ints
@@ -54,13 +57,39 @@ class Workload:
     priority: Ints
     deadline_ns: Ints
     cancel_ns: Ints
+    samples: Ints
+    prefix_tokens: Ints
+    parent: Ints
+    parent_tokens: Ints
     ids: Sequence[str] | None = None
     tenants: Sequence[str] | None = None
+    prefix_groups: Sequence[str] | None = None
+
+    @classmethod
+    def of(cls, arrival_ns: Ints, prompt_tokens: Ints, output_tokens: Ints) -> "Workload":
+        """Requests of which only this is said."""
+
+        def same(value: int) -> Ints:
+            return np.full(len(arrival_ns), value, dtype=np.int64)
+
+        return cls(
+            arrival_ns=arrival_ns,
+            prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
+            max_tokens=output_tokens,
+            priority=same(0),
+            deadline_ns=same(NEVER),
+            cancel_ns=same(NEVER),
+            samples=same(1),
+            prefix_tokens=same(0),
+            parent=same(NEVER),
+            parent_tokens=same(0),
+        )
 
     @classmethod
     def empty(cls) -> "Workload":
         none = np.empty(0, dtype=np.int64)
-        return cls(none, none, none, none, none, none, none)
+        return cls.of(none, none, none)
 
     def __len__(self) -> int:
         return len(self.arrival_ns)
@@ -84,12 +113,17 @@ class Workload:
             tenant="" if self.tenants is None else self.tenants[index],
             deadline_ns=None if deadline == NEVER else deadline,
             cancel_ns=None if cancel == NEVER else cancel,
+            samples=int(self.samples[index]),
         )
+
+    def specs(self) -> Iterator[RequestSpec]:
+        return map(self.spec, range(len(self)))
 
     def columns(self) -> Iterator[tuple[str, Ints]]:
         """The numeric columns, by name, in a fixed order."""
         for name in (
             "arrival_ns", "prompt_tokens", "output_tokens", "max_tokens", "priority", "deadline_ns", "cancel_ns",
+            "samples", "prefix_tokens", "parent", "parent_tokens",
         ):  # fmt: skip
             yield name, getattr(self, name)
 
@@ -103,7 +137,7 @@ class Workload:
         for name, column in self.columns():
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
-        for name, texts in (("ids", self.ids), ("tenants", self.tenants)):
+        for name, texts in (("ids", self.ids), ("tenants", self.tenants), ("prefix_groups", self.prefix_groups)):
             digest.update(name.encode())
             for text in texts or ():
                 encoded = text.encode("utf-8", "surrogatepass")
@@ -121,41 +155,61 @@ class Request:
 
     There is no prefill or decode state: each job brings ``computed`` nearer to ``known`` tokens (prompt and emitted),
     and a request whose computed tokens reach them at a job's end emits one more. ``prefill_end`` is what was known
-    when it was last admitted: below it, its work is prefill (or recomputation); from there on, decode.
+    when it was last admitted: below it, its work is prefill (or recomputation); from there on, decode. ``turn`` is the
+    cycle that scheduled it last. While fewer than ``roomy_until`` tokens are computed, its memory has room for the next
+    decode without being asked: a promise of the memory.
     """
 
-    __slots__ = ("admitted_before", "arrival_ns", "arrived", "cancelled", "computed", "emitted", "ended", "id", "index",
-                 "output_tokens", "planned", "prefill_end", "prompt_tokens", "spec")  # fmt: skip
+    __slots__ = ("admitted_before", "admitted_with", "arrival_ns", "arrived", "cancelled", "computed", "emitted",
+                 "ended", "id", "index", "max_tokens", "output_tokens", "prefill_end", "priority", "prompt_tokens",
+                 "roomy_until", "samples", "spec", "turn")  # fmt: skip
 
-    def __init__(self, spec: RequestSpec) -> None:
+    def __init__(self, spec: RequestSpec, max_model_tokens: int = 0) -> None:
         self.spec = spec
         self.index = spec.index
         self.id = spec.id
         self.arrival_ns = spec.arrival_ns
+        self.priority = spec.priority
+        self.samples = spec.samples
         self.prompt_tokens = spec.prompt_tokens
-        self.output_tokens = spec.output_tokens
+        longest = max_model_tokens - spec.prompt_tokens if max_model_tokens else spec.max_tokens
+        self.output_tokens = min(spec.output_tokens, longest)
+        self.max_tokens = min(spec.max_tokens, longest)
         self.computed = 0
         self.emitted = 0
-        self.planned = 0
+        self.turn = NEVER
+        self.roomy_until = 0
         self.prefill_end = spec.prompt_tokens
         self.arrived = False
         self.admitted_before = False
+        self.admitted_with = 0
         self.cancelled = False
         self.ended = False
 
     @property
     def known(self) -> int:
-        """Tokens that exist: the prompt and what was emitted."""
-        return self.prompt_tokens + self.emitted
+        """Tokens that exist: the prompt and what each sample emitted."""
+        return self.prompt_tokens + self.samples * self.emitted
 
     @property
     def rest(self) -> int:
-        """Known tokens that are not computed yet: of its prompt, or the one token of its next decode."""
-        return self.prompt_tokens + self.emitted - self.computed
+        """Known tokens that are not computed yet: of its prompt, or the newest of each sample."""
+        return self.prompt_tokens + self.samples * self.emitted - self.computed
 
     @property
     def prefilling(self) -> bool:
         return self.computed < self.prefill_end
+
+    def admitted(self, cached_tokens: int) -> None:
+        """It joins those who run, with so many tokens computed; its prefill covers what is known of it now."""
+        self.computed = self.admitted_with = cached_tokens
+        self.prefill_end = self.known
+        self.admitted_before = True
+
+    def forget(self) -> int:
+        """Its blocks are gone: how many computed tokens were lost. What it emitted stays emitted."""
+        lost, self.computed = self.computed, 0
+        return lost
 
     def __repr__(self) -> str:
         return f"<{self.id}: {self.computed} of {self.known} tokens computed, {self.emitted} emitted>"

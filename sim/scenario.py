@@ -8,21 +8,23 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field, PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from sim import complaints, fields
+from sim.capacity import MODELS, Ledger, Shape
 from sim.document import Document, flatten, parse, plain, put, read_text
 from sim.duplicates import duplicates
 from sim.errors import ScenarioError
 from sim.keys import settable, tables
 from sim.schema import JsonSchema
 from sim.show import show, show_path
-from sim.tables import LESSON, Device, Request, Run, Scheduler, Table, Trace, Variant, Workload
+from sim.tables import LESSON, Device, Fault, Kv, Model, Request, Run, Scheduler, Table, Trace, Variant, Workload
 
 __all__ = [
-    "Device", "Request", "Run", "Scenario", "Scheduler", "Trace", "Variant", "Workload", "load", "schema_json",
+    "Device", "Fault", "Kv", "Model", "Request", "Run", "Scenario", "Scheduler", "Table", "Trace", "Variant",
+    "Workload", "load", "schema_json",
 ]  # fmt: skip
 
 SCHEMA = 1
@@ -37,6 +39,14 @@ class Origin:
     place: complaints.Place
     source: Path | None = None
     known: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+
+def _kv_bytes_per_token(model: Model) -> int:
+    if model.name is not None:
+        return MODELS[model.name]
+    if model.kv_bytes_per_token is not None:
+        return model.kv_bytes_per_token
+    return Shape(model.layers or 0, model.kv_heads or 0, model.head_size or 0, model.bytes).kv_bytes_per_token
 
 
 def _lesson_device() -> Device:
@@ -54,10 +64,46 @@ class Scenario(Table):
     workload: Workload = Field(description="Where the requests come from.")
     device: Device = Field(default_factory=_lesson_device, description="What a job costs; left out: 0.25 ms a job, "
                            "1 ms a prompt token, 1 ms a decode batch.")  # fmt: skip
-    # kv stands here once there is a pool
+    kv: Kv | None = Field(default=None, description="The KV block pool; left out: memory without limit.")
+    model: Model | None = Field(default=None, description="What a token's KV takes, for kv.memory_gib.")
+    faults: Annotated[tuple[Fault, ...], Field(strict=False)] = Field(
+        default=(), description="What goes wrong, and when."
+    )
     scheduler: Scheduler = Field(default_factory=Scheduler, description="Who goes first.")
     run: Run = Field(default_factory=Run, description="How it is run, how far, and beside what.")
     _origin: Origin | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _pool(self) -> Self:
+        """What [kv], [model] and [[faults]] say of one another."""
+        if self.kv is None:
+            if any(fault.kind == "pool" for fault in self.faults):
+                raise complaints.at("faults", "a fault of kind pool without [kv]; blocks are withheld from a pool")
+            return self
+        ledger = self.ledger
+        if self.kv.memory_gib is not None and ledger is None:
+            raise complaints.at(("kv", "memory_gib"), "without [model]; what a token's KV takes gives the blocks")
+        if ledger is not None and not 1 <= ledger.blocks <= fields.MAX_BLOCKS:
+            raise complaints.at(("kv", "memory_gib"), f"{ledger}; a pool has 1 to {fields.MAX_BLOCKS:,}")
+        if (self.kv.watermark_blocks or 0) >= self.pool_blocks:
+            raise complaints.at(
+                ("kv", "watermark_blocks"), f"too large; less than the pool's {self.pool_blocks} blocks"
+            )
+        return self
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """The arithmetic from ``kv.memory_gib`` and ``[model]`` to blocks; None when the blocks are given."""
+        if self.kv is None or self.kv.memory_gib is None or self.model is None:
+            return None
+        return Ledger(self.kv.memory_gib, _kv_bytes_per_token(self.model), self.kv.block_tokens)
+
+    @property
+    def pool_blocks(self) -> int:
+        """The blocks of the pool; 0 without one."""
+        if self.kv is None:
+            return 0
+        return self.kv.blocks or (self.ledger.blocks if self.ledger else 0)
 
     @property
     def document(self) -> Document:

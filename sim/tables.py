@@ -1,5 +1,6 @@
 """The tables of a scenario, as pydantic models: their keys, defaults, what each value may be (see ``fields``)."""
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 
@@ -7,8 +8,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pydantic_core import PydanticCustomError
 
 from sim import fields
+from sim.capacity import MODELS
 from sim.complaints import at
 from sim.request import default_id
+from sim.spelling import nearest
 
 
 class Table(BaseModel):
@@ -40,12 +43,28 @@ class Request(Table):
     cancel_ms: fields.Instant | None = Field(
         default=None, description="When its client gives up: an absolute time in ms."
     )
-    # samples, prefix_group, prefix_tokens, parent and parent_tokens stand here once there is a KV pool
+    samples: fields.Samples = Field(
+        default=1, description="Sequences over one prompt, scheduled as one; each emits output_tokens."
+    )
+    prefix_group: fields.Text = Field(default="", description="Requests of one group begin with the same tokens.")
+    prefix_tokens: fields.Tokens0 = Field(default=0, description="How many of its first tokens are the group's.")
+    parent: fields.Text | None = Field(
+        default=None, description="Id of a request with whose prompt and output this one's prompt begins."
+    )
+    parent_tokens: fields.Tokens0 = Field(default=0, description="How many of its first tokens are the parent's.")
 
     @model_validator(mode="after")
     def _declared(self) -> Self:
         if self.max_tokens < self.output_tokens:
             raise at("max_tokens", f"too small; at least output_tokens, {self.output_tokens}")
+        for tokens, of, given in (
+            ("prefix_tokens", "prefix_group", self.prefix_group),
+            ("parent_tokens", "parent", self.parent),
+        ):
+            if getattr(self, tokens) > self.prompt_tokens:
+                raise at(tokens, f"too large; at most prompt_tokens, {self.prompt_tokens}")
+            if getattr(self, tokens) and not given:
+                raise at(tokens, f"without {of}; name it, or leave {tokens} out")
         return self
 
 
@@ -74,6 +93,24 @@ def _named(requests: tuple[Request, ...]) -> tuple[Request, ...]:
     return tuple(r if r.id else r.model_copy(update={"id": default_id(i)}) for i, r in enumerate(requests))
 
 
+def _parent_problem(request: Request, requests: Mapping[str, Request]) -> tuple[str, str]:
+    """The key that is wrong with the request's parent, and how: none such, too short, in the end the request itself."""
+    name = request.parent or ""
+    if name not in requests:
+        return "parent", f"no such request{nearest(name, requests)}"
+    parent = requests[name]
+    longest = parent.prompt_tokens + parent.output_tokens
+    if request.parent_tokens > longest:
+        return "parent_tokens", f"too large; at most {longest}, the parent's prompt and output"
+    seen = {request.id}
+    while parent.id not in seen:
+        seen.add(parent.id)
+        if parent.parent is None or parent.parent not in requests:
+            return "parent", ""
+        parent = requests[parent.parent]
+    return "parent", "in the end its own parent; parents may not go round"
+
+
 class Workload(Table):
     """Where the requests come from: exactly one of its keys."""
 
@@ -89,6 +126,16 @@ class Workload(Table):
         if len(given) != 1:
             problem = "both requests and trace" if given else "neither requests nor trace"
             raise PydanticCustomError("source", f"{problem}; exactly one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _parents(self) -> Self:
+        requests = {request.id: request for request in self.requests or ()}
+        for place, request in enumerate(self.requests or ()):
+            if request.parent is not None:
+                key, problem = _parent_problem(request, requests)
+                if problem:
+                    raise at(("requests", place, key), problem)
         return self
 
 
@@ -150,6 +197,104 @@ class Scheduler(Table):
     max_running: fields.Count | None = Field(
         default=None, description="Most requests that run at once; default the policy's."
     )
+    token_budget: fields.Count | None = Field(
+        default=None, description="Most tokens of one job, where the composition has a budget; default the policy's."
+    )
+    order: Annotated[fields.Name, fields.known("order")] | None = Field(
+        default=None, description="Who of those who wait is first; default fcfs."
+    )
+    chunked_prefill: bool | None = Field(
+        default=None, description="Whether a prefill may be cut to fit the budget; default the policy's."
+    )
+    long_prefill_tokens: fields.Natural | None = Field(
+        default=None,
+        description="Most tokens of one prefill in a job, unless its request is the only one; 0: no bound.",
+    )
+    max_model_tokens: fields.Natural | None = Field(
+        default=None, description="Most tokens of prompt and output together; 0: no limit."
+    )
+
+
+class Kv(Table):
+    """The KV block pool. What is None takes the value of the policy's preset."""
+
+    blocks: fields.Blocks | None = Field(default=None, description="Usable blocks of the pool.", examples=[1000])
+    memory_gib: fields.Gib | None = Field(
+        default=None, description="Memory for KV in GiB, instead of blocks: with [model] it gives the blocks."
+    )
+    block_tokens: Annotated[int, Field(ge=1, le=2**20)] = Field(default=16, description="Tokens of one block.")
+    allocation: Literal["paged", "contiguous"] | None = Field(
+        default=None, description="Any blocks for any request, or one region for all that it declares."
+    )
+    gate: Literal["full", "chunk", "reserve"] | None = Field(
+        default=None, description="What must be free at admission: the whole sequence, the first chunk, all declared."
+    )
+    watermark_blocks: fields.Natural | None = Field(
+        default=None, description="Blocks that admission leaves free while others run; default the policy's."
+    )
+    prefix_cache: bool = Field(default=False, description="Whether full blocks are kept and found by their content.")
+    preemption: Literal["recompute", "swap"] | None = Field(
+        default=None, description="What becomes of the blocks of who is preempted; default recompute."
+    )
+    victim: Annotated[fields.Name, fields.known("victim")] = Field(
+        default="auto", description="Who is preempted; auto: the least urgent under order priority, else the last."
+    )
+    swap_blocks: fields.Natural = Field(default=0, description="Blocks on the host for those who are swapped out.")
+    swap_ms_per_block: fields.Cost = Field(
+        default=Decimal(0), description="Cost of copying a block out or in, in ms, on top of the job's."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.blocks is None) == (self.memory_gib is None):
+            problem = "neither blocks nor memory_gib" if self.blocks is None else "both blocks and memory_gib"
+            raise PydanticCustomError("pool", f"{problem}; exactly one of them")
+        if self.allocation == "contiguous" and self.prefix_cache:
+            raise at("prefix_cache", "regions share no blocks; only with allocation paged")
+        return self
+
+
+class Model(Table):
+    """What one token's KV takes: a model by name, its shape, or the bytes themselves (MLA and the like)."""
+
+    name: Annotated[str, fields.one_of(MODELS)] | None = Field(
+        default=None, description="A well-known model, instead of its shape."
+    )
+    layers: fields.Count | None = Field(default=None, description="Layers that keep KV.")
+    kv_heads: fields.Count | None = Field(default=None, description="KV heads of a layer.")
+    head_size: fields.Count | None = Field(default=None, description="Values of one head.")
+    bytes: Annotated[int, Field(ge=1, le=16)] = Field(default=2, description="Bytes of one value.")
+    kv_bytes_per_token: fields.Count | None = Field(default=None, description="Bytes of one token's KV, all layers.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        shape = (self.layers, self.kv_heads, self.head_size)
+        ways = [self.name is not None, any(part is not None for part in shape), self.kv_bytes_per_token is not None]
+        if sum(ways) != 1 or (ways[1] and None in shape):
+            wanted = "exactly one of: name; layers, kv_heads and head_size; kv_bytes_per_token"
+            raise PydanticCustomError("model", f"does not say what a token's KV takes; {wanted}")
+        return self
+
+
+class Fault(Table):
+    """Something that goes wrong: blocks withheld, a device that stands still or is slow, memory lost."""
+
+    kind: Literal["pool", "stall", "slow", "crash"] = Field(description="What goes wrong.", examples=["crash"])
+    at_ms: fields.Instant = Field(description="When it begins, in ms.", examples=[100])
+    until_ms: fields.Instant | None = Field(default=None, description="When it is over, in ms; a crash has no end.")
+    blocks: fields.Blocks | None = Field(default=None, description="pool: blocks kept out of use, as they come free.")
+    factor: fields.Factor | None = Field(default=None, description="slow: on the duration of jobs that start within.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        wanted = {"pool": ("until_ms", "blocks"), "stall": ("until_ms",), "slow": ("until_ms", "factor"), "crash": ()}
+        for key in ("until_ms", "blocks", "factor"):
+            given = getattr(self, key) is not None
+            if given != (key in wanted[self.kind]):
+                raise at(key, f"{'not of' if given else 'missing in'} a fault of kind {self.kind}")
+        if self.until_ms is not None and self.until_ms <= self.at_ms:
+            raise at("until_ms", f"too small; more than at_ms, {self.at_ms}")
+        return self
 
 
 class Variant(Table):

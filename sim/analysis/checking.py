@@ -1,27 +1,33 @@
 """Every check of a run, by name, and what they are asked of."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
+from sim.analysis import checks_blocks as blocks
 from sim.analysis import checks_jobs as jobs
 from sim.analysis import checks_lists as lists
 from sim.analysis import checks_order as order
 from sim.analysis import checks_origin as origin
 from sim.analysis import checks_requests as requests
 from sim.analysis import checks_summary as summary
+from sim.analysis import checks_swaps as swaps
 from sim.analysis import checks_system as system
 from sim.analysis.checks_tables import SOUND
 from sim.analysis.claims import Claims, columns_of
+from sim.analysis.course import Course
+from sim.analysis.ends import CourseEnds, Ends
 from sim.analysis.facts import Facts
 from sim.analysis.findings import Difference, Report
+from sim.analysis.stays import Stays
 from sim.analysis.timetable import Timetable
-from sim.policies.presets import resolve
+from sim.policies.presets import KvAxes, resolve
 from sim.record.json_read import contradictions, scenario_of, scenarios_of_run, workload_of
 from sim.record.json_shape import Heading, Provenance, Run, shaped
-from sim.record.json_tables import record_of
+from sim.record.json_tables import read as tables_of
 from sim.scenario import Scenario
 from sim.show import escape, show
-from sim.simulate import settings
+from sim.simulation import settings
 
 BELONGS = "the run is one of its scenario"
 WORKLOAD = "requests are those of the scenario"
@@ -38,30 +44,55 @@ FROM_TABLES: Mapping[str, Callable[[Facts], Iterator[Difference]]] = {
     "a job's kind follows from its work": jobs.kinds,
     "no token before its prefill is complete": jobs.decodes_after_prefill,
     "prompts are cut as the policy says": jobs.chunk_sizes,
-    "no more run than max_running": jobs.slots,
     "tables: chunks have places in their jobs": jobs.chunk_places,
     "jobs take what the device charges": jobs.durations,
     "emitted = output, scheduled = prompt + output - 1": requests.tokens_due,
-    "tables: nothing is cached or lost without a KV pool": requests.without_pool,
+    "who never fits is rejected, nobody else": requests.turned_away,
     "inter-token gaps sum to last - first token": system.gaps_add_up,
     "busy time is at most the makespan": system.busy_time,
     "summary: counts": summary.counts,
     "summary: makespan and rates": summary.rates,
     "summary: distributions": summary.distributions,
+    "summary: the pool": summary.pool,
 }
 
-FROM_TIMETABLE: Mapping[str, Callable[[Facts, Timetable], Iterator[Difference]]] = {
-    "every request has exactly one status, the right one": requests.statuses,
+FROM_STAYS: Mapping[str, Callable[[Facts, Stays], Iterator[Difference]]] = {
+    "what is preempted is what was computed": blocks.losses,
+    "what is copied is what was held": swaps.copies,
+    "Little's law": system.littles_law,
+}
+
+OF_LIMITS: Mapping[str, Callable[[Facts, Stays, int], Iterator[Difference]]] = {
+    "no more run than max_running": jobs.slots,
+    "no job schedules more than its budget": jobs.budget,
+}
+
+OF_POOL: Mapping[str, Callable[[Facts, Stays, KvAxes], Iterator[Difference]]] = {
+    "blocks are conserved": blocks.free_blocks,
+    "only whole blocks are found in a cache": blocks.hits,
+}
+
+WITHOUT_POOL: Mapping[str, Callable[[Facts], Iterator[Difference]]] = {
+    "no KV pool, no blocks": blocks.no_blocks,
+    "nothing is cached or lost without a KV pool": requests.without_pool,
+}
+
+FROM_COUNTS: Mapping[str, Callable[[Facts, Timetable], Iterator[Difference]]] = {
     "reasons are given where due": requests.reasons,
-    "nobody is served before arrival": order.after_arrival,
     "nobody is scheduled who does not run": order.in_place,
     "nobody is overtaken in admission": order.no_overtaking,
     "prompts are computed in order of admission": order.prefill_in_order,
     "jobs start at the earliest moment": jobs.earliest_starts,
     "every decision is that of the policy": jobs.decisions,
+    "what kept the head of the queue out is told": jobs.blocked,
     "who waits and runs is counted": jobs.crowd,
-    "Little's law": system.littles_law,
     "the record goes to the end": system.to_the_end,
+}
+"""Of runs in which counts of requests decide everything."""
+
+FROM_ENDS: Mapping[str, Callable[[Facts, Ends], Iterator[Difference]]] = {
+    "every request has exactly one status, the right one": requests.statuses,
+    "nobody is served before arrival": order.after_arrival,
 }
 
 
@@ -84,23 +115,26 @@ def _check_run(run: Run, base: Scenario, provenance: Provenance, where: str, rep
     scenario = belonging(run, base, where, report)
     if scenario is None:
         return
-    broken = [(c.rule, Difference(c.where, c.expected, c.found)) for c in contradictions(run)]
+    broken = [(c.rule, Difference(c.where, c.expected, c.found)) for c in contradictions(run, scenario)]
     for rule in dict.fromkeys(rule for rule, _ in broken):
         report.run(rule, (difference for broken_rule, difference in broken if broken_rule == rule), where)
     if not report.run(WORKLOAD, workload_differs(scenario, len(run.requests)), where) or broken:
         return
+    choice = resolve(scenario)
+    tables = tables_of(run, workload_of(run, scenario), scenario, choice)
     claims = Claims(
         where=where,
         settings=run.settings,
         scenario=scenario,
-        axes=resolve(scenario.scheduler.policy, scenario.scheduler),
+        choice=choice,
         asked=origin.asked(scenario),
         provenance=provenance,
-        record=record_of(run, workload_of(run, scenario)),
+        record=tables.record,
         columns=columns_of(run),
         finish_reasons=[row.finish_reason for row in run.requests],
         summary=run.summary,
         run=run,
+        pool_known=tables.pool_known,
     )
     check_claims(claims, report)
 
@@ -112,7 +146,7 @@ def belonging(run: Run | Heading, base: Scenario, where: str, report: Report) ->
     report.run(BELONGS, [] if candidates else [Difference(named, "a run of the scenario", "none")], where)
 
     def differences(scenario: Scenario) -> int:
-        due = settings(scenario, resolve(scenario.scheduler.policy, scenario.scheduler))
+        due = settings(scenario, resolve(scenario))
         return sum(1 for _ in origin.compare_settings(due, run.settings))
 
     return min(candidates, key=differences, default=None)
@@ -135,22 +169,70 @@ def check_claims(claims: Claims, report: Report) -> None:
     if not sound:
         return
     facts = Facts(claims)
-    timetable = Timetable(facts)
+    stays = Stays(facts)
     checks: dict[str, Iterable[Difference]] = {
         **{name: check(facts) for name, check in FROM_TABLES.items()},
-        **{name: check(facts, timetable) for name, check in FROM_TIMETABLE.items()},
-        **{name: requests.columns(facts, timetable, columns) for name, columns in requests.METRICS.items()},
-        "nobody is admitted twice": order.admitted_once(facts),
+        **{name: check(facts, stays) for name, check in FROM_STAYS.items()},
+        **_where_it_applies(facts, stays),
         "tables: emissions are marked": jobs.emission_marks(facts),
+        "nobody is admitted twice": order.admitted_once(facts),
     }
-    if claims.run is None:
-        checks["tables: comings and goings"] = requests.comings_and_goings(facts, timetable)
-    else:
-        checks |= {
-            "tokens leave at the ends of their jobs": lists.token_times(facts, claims.run),
-            "who waits and runs is listed": lists.lists(facts, timetable, claims.run),
-            "jobs schedule in the order of those who run": lists.scheduling_order(claims.run),
-            "no KV pool, no blocks": lists.without_pool(claims.run),
-        }
+    if claims.run is not None:
+        checks["tokens leave at the ends of their jobs"] = lists.token_times(facts, claims.run)
+    checks |= _plain(facts) if claims.plain else _decided_again(facts, stays)
     for name, differences in checks.items():
         report.run(name, differences, where)
+
+
+def _where_it_applies(facts: Facts, stays: Stays) -> dict[str, Iterable[Difference]]:
+    """What is asked of limits that there are, of a pool, or of a run without one."""
+    axes, kv = facts.claims.choice
+    limits = (axes.max_running, axes.limits.token_budget)
+    checks: dict[str, Iterable[Difference]] = {
+        name: check(facts, stays, most)
+        for most, (name, check) in zip(limits, OF_LIMITS.items(), strict=True)
+        if most is not None
+    }
+    if kv is None:
+        return checks | {name: check(facts) for name, check in WITHOUT_POOL.items()}
+    return checks | {name: check(facts, stays, kv) for name, check in OF_POOL.items()}
+
+
+def _plain(facts: Facts) -> dict[str, Iterable[Difference]]:
+    """What only counts of requests decide."""
+    timetable, run = Timetable(facts), facts.claims.run
+    checks: dict[str, Iterable[Difference]] = {
+        **{name: check(facts, timetable) for name, check in FROM_COUNTS.items()},
+        **_of_ends(facts, timetable),
+    }
+    if run is None:
+        checks["tables: comings and goings"] = requests.comings_and_goings(facts, timetable)
+    else:
+        checks["who waits and runs is listed"] = lists.lists(facts, timetable, run)
+        checks["jobs schedule in the order of those who run"] = lists.scheduling_order(run)
+    return checks
+
+
+def _decided_again(facts: Facts, stays: Stays) -> dict[str, Iterable[Difference]]:
+    """Every other run is decided again. What each request came to is known when that goes to the end."""
+    course = Course(facts, facts.claims.run)
+    checks: dict[str, Iterable[Difference]] = {**course.found}
+    checks["nobody is scheduled who does not run"] = order.in_stay(facts, stays)
+    if course.ends is None:
+        return checks
+    ends = CourseEnds(course.ends)
+    checks |= _of_ends(facts, ends)
+    checks["reasons are given where due"] = requests.reasons_differ(facts, ends.reasons)
+    if facts.claims.run is None:
+        checks["tables: comings and goings"] = chain(
+            requests.jobs_differ(facts, "arrived_job", ends.arrived_job),
+            requests.jobs_differ(facts, "ended_job", ends.ended_job),
+        )
+    return checks
+
+
+def _of_ends(facts: Facts, ends: Ends) -> dict[str, Iterable[Difference]]:
+    return {
+        **{name: check(facts, ends) for name, check in FROM_ENDS.items()},
+        **{name: requests.columns(facts, ends, columns) for name, columns in requests.METRICS.items()},
+    }

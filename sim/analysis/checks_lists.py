@@ -81,15 +81,6 @@ def scheduling_order(run: Run) -> Iterator[Difference]:
         yield from _compare(f"job {job}, scheduled", due, [item.id for item in event.scheduled])
 
 
-def without_pool(run: Run) -> Iterator[Difference]:
-    """No KV pool, no free blocks; and nobody loses any."""
-    for job, event in enumerate(run.events):
-        if event.free_blocks is not None:
-            yield Difference(f"job {job}, freeBlocks", None, event.free_blocks)
-        if event.preempted:
-            yield Difference(f"job {job}, preempted", "nobody", _names(event.preempted))
-
-
 def _compare(where: str, due: Sequence[str], found: Sequence[str]) -> Iterator[Difference]:
     if list(due) != list(found):
         at = next(i for i, (a, b) in enumerate(zip_longest(due, found)) if a != b)

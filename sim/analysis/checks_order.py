@@ -5,17 +5,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from sim.analysis.checks_tables import time
+from sim.analysis.ends import Ends
 from sim.analysis.exact import FOREVER
 from sim.analysis.facts import Facts
 from sim.analysis.findings import Difference
+from sim.analysis.stays import Stays
 from sim.analysis.timetable import Timetable
 from sim.request import Ints
 
 
-def after_arrival(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
+def after_arrival(facts: Facts, ends: Ends) -> Iterator[Difference]:
     """No request is admitted, scheduled or emits before it has arrived, or at all if it never does."""
     arrival_ns = facts.workload.arrival_ns
-    for index in np.flatnonzero(~timetable.sent & (facts.scheduled > 0)).tolist():
+    for index in np.flatnonzero(~ends.sent & (facts.scheduled > 0)).tolist():
         yield Difference(f"{facts.claims.request(index)}, scheduled tokens", 0, int(facts.scheduled[index]))
     admitted = np.flatnonzero(facts.admitted_job < FOREVER)
     joined_ns = np.full(facts.requests, FOREVER, dtype=np.int64)
@@ -42,6 +44,26 @@ def in_place(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
     for row in np.flatnonzero(facts.last_job >= goes).tolist():
         where = facts.claims.request(facts.owner[row]) + ", scheduled"
         yield Difference(where, f"before job {goes[row]}, when it is gone", f"job {facts.last_job[row]}")
+
+
+def in_stay(facts: Facts, stays: Stays) -> Iterator[Difference]:
+    """A request is scheduled only while it runs: nothing before its first admission, between two stays, or after."""
+    owner = stays.owner
+    if not len(owner):
+        since = np.zeros(facts.requests, dtype=np.int64)
+    else:
+        upto = facts.before(owner, stays.behind)[0]
+        from_, last = facts.before(owner, stays.first)[0], np.append(owner[1:] != owner[:-1], True)
+        begins = np.append(True, owner[1:] != owner[:-1])
+        outside = from_ - np.where(begins, 0, np.append(0, upto[:-1]))
+        for stay in np.flatnonzero(outside > 0).tolist():
+            where = f"{facts.claims.request(owner[stay])}, scheduled"
+            yield Difference(where, f"job {stays.first[stay]} or later", f"{outside[stay]} tokens before")
+        since = np.zeros(facts.requests, dtype=np.int64)
+        since[owner[last]] = upto[last]
+    for index in np.flatnonzero(facts.scheduled > since).tolist():
+        where = f"{facts.claims.request(index)}, scheduled"
+        yield Difference(where, f"{since[index]} tokens, while it runs", int(facts.scheduled[index]))
 
 
 def admitted_once(facts: Facts) -> Iterator[Difference]:

@@ -1,6 +1,6 @@
 """Does the run belong to its scenario: settings, seed, and the requests that were asked for?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -14,12 +14,12 @@ from sim.analysis.timetable import whole_ns
 from sim.request import NEVER, Ints, Workload
 from sim.scenario import Request, Scenario
 from sim.show import show
-from sim.simulate import settings
+from sim.simulation import settings
 
 
 def settings_differ(claims: Claims) -> Iterator[Difference]:
     """The settings recorded against those that the scenario gives this policy, worked out anew."""
-    yield from compare_settings(settings(claims.scenario, claims.axes), claims.settings)
+    yield from compare_settings(settings(claims.scenario, claims.choice), claims.settings)
 
 
 def compare_settings(due: dict[str, Any], found: Any) -> Iterator[Difference]:
@@ -73,15 +73,20 @@ def asked_for(claims: Claims) -> Iterator[Difference]:
     for index in range(len(asked)):
         if asked.id(index) != record.id(index):
             yield Difference(f"requests[{index}], id", show(asked.id(index)), show(record.id(index)))
-        tenants = [(w.tenants[index] if w.tenants else "") for w in (asked, record)]
-        if tenants[0] != tenants[1]:
-            yield Difference(f"{claims.request(index)}, tenant", show(tenants[0]), show(tenants[1]))
+        for name in ("tenants", "prefix_groups"):
+            texts = [_text_at(getattr(workload, name), index) for workload in (asked, record)]
+            if texts[0] != texts[1]:
+                yield Difference(f"{claims.request(index)}, {name.removesuffix('s')}", *map(show, texts))
     found = dict(record.columns())
     for name, due in asked.columns():
         for index in np.flatnonzero(due != found[name]).tolist():
             values = (due[index], found[name][index])
             shown = [_time(v) if name.endswith("_ns") else int(v) for v in values]
             yield Difference(f"{claims.request(index)}, {name.removesuffix('_ns')}", *shown)
+
+
+def _text_at(texts: Sequence[str] | None, index: int) -> str:
+    return texts[index] if texts else ""
 
 
 def _time(ns: int) -> Value:
@@ -106,15 +111,22 @@ def asked(scenario: Scenario) -> Workload | None:
     if requests is None:
         return None
 
+    place = {request.id: index for index, request in enumerate(requests)}
+
     def ints(values: Iterator[int]) -> Ints:
         return np.fromiter(values, dtype=np.int64, count=len(requests))
 
     def instants(name: str) -> Ints:
         return ints(_instant(request, name) for request in requests)
 
+    def texts(name: str) -> list[str] | None:
+        values = [getattr(request, name) for request in requests]
+        return values if any(values) else None
+
     return Workload(
-        ids=[request.id for request in requests],
-        tenants=[request.tenant for request in requests] if any(request.tenant for request in requests) else None,
+        ids=None if all(id_ == f"r{at:06d}" for at, id_ in enumerate(place, 1)) else list(place),
+        tenants=texts("tenant"),
+        prefix_groups=texts("prefix_group"),
         arrival_ns=instants("arrival_ms"),
         deadline_ns=instants("deadline_ms"),
         cancel_ns=instants("cancel_ms"),
@@ -122,6 +134,10 @@ def asked(scenario: Scenario) -> Workload | None:
         output_tokens=ints(request.output_tokens for request in requests),
         max_tokens=ints(request.max_tokens for request in requests),
         priority=ints(request.priority for request in requests),
+        samples=ints(request.samples for request in requests),
+        prefix_tokens=ints(request.prefix_tokens for request in requests),
+        parent=ints(NEVER if request.parent is None else place[request.parent] for request in requests),
+        parent_tokens=ints(request.parent_tokens for request in requests),
     )
 
 

@@ -1,128 +1,178 @@
 """Does what is claimed of each request follow from the tables: how it ended, its tokens, its times?"""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from sim.analysis.checks_tables import time
+from sim.analysis.claims import Claims
+from sim.analysis.ends import Ends
 from sim.analysis.exact import FOREVER
 from sim.analysis.facts import Facts
 from sim.analysis.findings import Difference, Value
 from sim.analysis.tail import cut_off
 from sim.analysis.timetable import Timetable
+from sim.engine.plan import Loss
+from sim.record.again.fits import reason_against
+from sim.record.again.walk import requests_of
 from sim.request import NEVER, Ints, Status
 
-Column = Callable[[Facts, Timetable], Ints]
+Column = Callable[[Facts, Ends], Ints]
 
 
-def statuses(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
+def statuses(facts: Facts, ends: Ends) -> Iterator[Difference]:
     """Finished if all was emitted, cancelled if its client gave up first, unfinished only at a horizon."""
-    due, found = timetable.status, facts.record.requests["status"]
+    due, found = ends.status, facts.record.requests["status"]
     for index in np.flatnonzero(due != found).tolist():
         yield Difference(f"{facts.claims.request(index)}, status", _word(due[index]), _word(found[index]))
 
 
 def tokens_due(facts: Facts) -> Iterator[Difference]:
-    """Finished: all output emitted, and prompt + output - 1 tokens scheduled. Otherwise at most that."""
-    workload = facts.workload
-    finished = facts.record.requests["status"] == Status.FINISHED
-    wrong = np.where(finished, facts.emitted != workload.output_tokens, facts.emitted >= workload.output_tokens)
+    """Finished: all output emitted, and prompt + output - 1 tokens computed once. Otherwise at most that.
+
+    What is computed once is what was scheduled, and what was cached, without what was lost again.
+    """
+    output, status = facts.whole_output, facts.record.requests["status"]
+    finished, rejected = status == Status.FINISHED, status == Status.REJECTED
+    wrong = np.where(finished, facts.emitted != output, (facts.emitted >= np.maximum(output, 1)) & ~rejected)
     for index in np.flatnonzero(wrong).tolist():
-        output = int(workload.output_tokens[index])
-        due = output if finished[index] else f"below {output}"
+        due = int(output[index]) if finished[index] else f"below {max(output[index], 1)}"
         yield Difference(f"{facts.claims.request(index)}, emitted tokens", due, int(facts.emitted[index]))
-    whole = workload.prompt_tokens + workload.output_tokens - 1
-    for index in np.flatnonzero(np.where(finished, facts.scheduled != whole, facts.scheduled > whole)).tolist():
-        due = int(whole[index]) if finished[index] else f"at most {whole[index]}"
+    whole = facts.workload.prompt_tokens + facts.workload.samples * (output - 1)
+    owed = np.where(rejected, 0, whole + facts.lost - facts.cached)
+    wrong = np.where(finished | rejected, facts.scheduled != owed, facts.scheduled > np.maximum(owed, 0))
+    for index in np.flatnonzero(wrong).tolist():
+        due = f"at most {owed[index]}" if not (finished[index] or rejected[index]) else int(owed[index])
         yield Difference(f"{facts.claims.request(index)}, scheduled tokens", due, int(facts.scheduled[index]))
 
 
 def reasons(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
     """Who did not finish says where it was: not arrived, waiting or running. Who finished has a finish reason."""
-    status = facts.record.requests["status"]
     running = (facts.admitted_job < timetable.goes) & (facts.admitted_job < FOREVER)
     running[cut_off(facts, timetable).joined] = True
-    finished = status == Status.FINISHED
-    for index in range(facts.requests):
+    sent = timetable.sent
+    words = ["running" if running[i] else "waiting" if sent[i] else "not arrived" for i in range(facts.requests)]
+    finished = facts.record.requests["status"] == Status.FINISHED
+    yield from reasons_differ(facts, [None if finished[index] else word for index, word in enumerate(words)])
+
+
+def reasons_differ(facts: Facts, reasons_due: Sequence[str | None]) -> Iterator[Difference]:
+    """The reasons given, and those of finishing: all was emitted, or the model's length cut it short."""
+    finished = facts.record.requests["status"] == Status.FINISHED
+    cut = facts.whole_output < facts.workload.output_tokens
+    for index, due in enumerate(reasons_due):
         found = facts.record.reasons.get(index)
-        due = None
-        if not finished[index]:
-            due = "running" if running[index] else "waiting" if timetable.sent[index] else "not arrived"
         if due != found:
             yield Difference(f"{facts.claims.request(index)}, reason", due, found)
-        due, found = ("stop" if finished[index] else None), facts.claims.finish_reasons[index]
+        why, found = (
+            ("length" if cut[index] else "stop") if finished[index] else None,
+            facts.claims.finish_reasons[index],
+        )
+        if why != found:
+            yield Difference(f"{facts.claims.request(index)}, finishReason", why, found)
+
+
+def turned_away(facts: Facts) -> Iterator[Difference]:
+    """Who can be served by no state of the system is rejected on arrival, with the arithmetic, and nobody else is."""
+    choice, status = facts.claims.choice, facts.record.requests["status"]
+    arrived = facts.record.requests["arrived_job"] != NEVER
+    for req in requests_of(facts.workload, facts.claims.axes.max_model_tokens):
+        due = reason_against(req, choice, crashes=crashes(facts.claims)) if arrived[req.index] else None
+        found = facts.record.reasons.get(req.index) if status[req.index] == Status.REJECTED else None
         if due != found:
-            yield Difference(f"{facts.claims.request(index)}, finishReason", due, found)
+            yield Difference(f"{facts.claims.request(req.index)}, rejected", due or "no", found or "no")
 
 
 def comings_and_goings(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
     """Between which jobs each request came and went, as the table of requests has it."""
-    found = facts.record.requests
     gone = (timetable.gone_ns < FOREVER) & (timetable.status != Status.UNFINISHED)
     for name, there, due in (
         ("arrived_job", timetable.sent, timetable.arrives),
         ("ended_job", gone, timetable.goes),
     ):
         due_job = np.where(there, due, NEVER)
-        for index in np.flatnonzero(due_job != found[name]).tolist():
-            where = f"{facts.claims.request(index)}, {name}"
-            yield Difference(where, _place(due_job[index]), _place(found[name][index]))
+        yield from jobs_differ(facts, name, due_job)
+
+
+def jobs_differ(facts: Facts, name: str, due_job: Ints) -> Iterator[Difference]:
+    """A column of jobs in the table of requests."""
+    found = facts.record.requests[name]
+    for index in np.flatnonzero(due_job != found).tolist():
+        yield Difference(f"{facts.claims.request(index)}, {name}", _place(due_job[index]), _place(found[index]))
 
 
 def without_pool(facts: Facts) -> Iterator[Difference]:
-    """Without a KV pool there is nothing that could be cached or lost."""
+    """Without a KV pool there is nothing that could be cached, and lost only in a crash."""
     admissions, preemptions = facts.record.admissions, facts.record.preemptions
     for row in np.flatnonzero(admissions["cached_tokens"] != 0).tolist():
         where = f"job {admissions['job'][row]}, {facts.claims.request(admissions['request'][row])} admitted, cached"
         yield Difference(where, 0, int(admissions["cached_tokens"][row]))
-    for job, index in zip(preemptions["job"].tolist(), preemptions["request"].tolist(), strict=True):
-        yield Difference(f"job {job}, {facts.claims.request(index)}", "running on", "preempted")
+    for row in np.flatnonzero((preemptions["loss"] != Loss.CRASH) | (not crashes(facts.claims))).tolist():
+        where = f"job {preemptions['job'][row]}, {facts.claims.request(preemptions['request'][row])}"
+        yield Difference(where, "running on", "preempted")
 
 
-def _first_scheduled(facts: Facts, _: Timetable) -> Ints:
+def crashes(claims: Claims) -> bool:
+    """Whether the scenario has a crash."""
+    return any(fault.kind == "crash" for fault in claims.scenario.faults)
+
+
+def _first_scheduled(facts: Facts, _: Ends) -> Ints:
     return facts.first_scheduled_ns
 
 
-def _queue(facts: Facts, _: Timetable) -> Ints:
+def _queue(facts: Facts, _: Ends) -> Ints:
     return _since(facts.workload.arrival_ns, facts.first_scheduled_ns)
 
 
-def _first_token(facts: Facts, _: Timetable) -> Ints:
+def _first_token(facts: Facts, _: Ends) -> Ints:
     return facts.first_token_ns
 
 
-def _ttft(facts: Facts, _: Timetable) -> Ints:
+def _ttft(facts: Facts, _: Ends) -> Ints:
     return _since(facts.workload.arrival_ns, facts.first_token_ns)
 
 
-def _max_itl(facts: Facts, _: Timetable) -> Ints:
+def _max_itl(facts: Facts, _: Ends) -> Ints:
     return facts.longest_gap_ns
 
 
-def _tpot(facts: Facts, _: Timetable) -> Ints:
+def _tpot(facts: Facts, _: Ends) -> Ints:
     gaps = np.maximum(facts.emitted - 1, 1)
     whole, rest = np.divmod(facts.last_token_ns - facts.first_token_ns, gaps)
     return np.where(facts.emitted >= 2, whole + (2 * rest >= gaps), NEVER)
 
 
-def _finish(facts: Facts, timetable: Timetable) -> Ints:
-    return np.where(timetable.finishes, facts.last_token_ns, NEVER)
+def _finish(facts: Facts, ends: Ends) -> Ints:
+    return np.where(ends.finishes, facts.last_token_ns, NEVER)
 
 
-def _e2e(facts: Facts, timetable: Timetable) -> Ints:
-    return np.where(timetable.finishes, facts.last_token_ns - facts.workload.arrival_ns, NEVER)
+def _e2e(facts: Facts, ends: Ends) -> Ints:
+    return np.where(ends.finishes, facts.last_token_ns - facts.workload.arrival_ns, NEVER)
 
 
-def _ended(_: Facts, timetable: Timetable) -> Ints:
-    return np.where(timetable.gone_ns == FOREVER, NEVER, timetable.gone_ns)
+def _ended(_: Facts, ends: Ends) -> Ints:
+    return np.where(ends.gone_ns == FOREVER, NEVER, ends.gone_ns)
 
 
-def _emitted(facts: Facts, _: Timetable) -> Ints:
-    return facts.emitted
+def _emitted(facts: Facts, _: Ends) -> Ints:
+    return facts.emitted * facts.workload.samples
 
 
-def _nothing(facts: Facts, _: Timetable) -> Ints:
-    return np.zeros(facts.requests, dtype=np.int64)
+def _preemptions(facts: Facts, _: Ends) -> Ints:
+    return np.bincount(facts.record.preemptions["request"], minlength=facts.requests)
+
+
+def _recomputed(facts: Facts, _: Ends) -> Ints:
+    return facts.lost
+
+
+def _cached(facts: Facts, _: Ends) -> Ints:
+    return facts.cached_first
+
+
+def _cached_on_resume(facts: Facts, _: Ends) -> Ints:
+    return facts.cached - facts.cached_first
 
 
 METRICS: Mapping[str, Mapping[str, Column]] = {
@@ -133,18 +183,18 @@ METRICS: Mapping[str, Mapping[str, Column]] = {
     "E2E = last token - arrival": {"finish_ns": _finish, "e2e_ns": _e2e},
     "every request ends once, with its last token or a decision": {"ended_ns": _ended},
     "emitted tokens are counted": {"emitted_tokens": _emitted},
-    "nothing is preempted or cached without a KV pool": {
-        "preemptions": _nothing, "recomputed_tokens": _nothing, "cached_tokens": _nothing,
-        "cached_on_resume_tokens": _nothing,
+    "preemptions, recomputed and cached tokens are counted": {
+        "preemptions": _preemptions, "recomputed_tokens": _recomputed, "cached_tokens": _cached,
+        "cached_on_resume_tokens": _cached_on_resume,
     },
 }  # fmt: skip
 """The columns that each check recomputes."""
 
 
-def columns(facts: Facts, timetable: Timetable, recompute: Mapping[str, Column]) -> Iterator[Difference]:
+def columns(facts: Facts, ends: Ends, recompute: Mapping[str, Column]) -> Iterator[Difference]:
     """The claimed columns against those worked out anew."""
     for name, column in recompute.items():
-        due, found = column(facts, timetable), facts.claims.columns[name]
+        due, found = column(facts, ends), facts.claims.columns[name]
         for index in np.flatnonzero(due != found).tolist():
             values = [_value(name, int(v)) for v in (due[index], found[index])]
             yield Difference(f"{facts.claims.request(index)}, {_camel(name)}", *values)

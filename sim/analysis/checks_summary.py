@@ -10,6 +10,7 @@ from sim.analysis.checks_tables import time
 from sim.analysis.exact import dot, total
 from sim.analysis.facts import Facts
 from sim.analysis.findings import Difference, Value
+from sim.engine.plan import Blocked, Loss
 from sim.record.json_shape import Distribution
 from sim.request import NEVER, Ints, Status
 
@@ -20,17 +21,70 @@ PRECISION = Fraction(1, 10**9)
 def counts(facts: Facts) -> Iterator[Difference]:
     """Requests by status, jobs, preemptions and tokens."""
     summary, status = facts.claims.summary, facts.record.requests["status"]
+    scheduled = total(facts.prefill_tokens) + total(facts.sequences)
     due = {
         "requests": facts.requests,
         **{name.name.lower(): int(np.count_nonzero(status == name)) for name in Status},
         "jobs": facts.jobs,
         "preemptions": len(facts.record.preemptions["job"]),
-        "recomputed_tokens": total(facts.record.preemptions["tokens_lost"]),
-        "scheduled_tokens": total(facts.prefill_tokens) + total(facts.decodes),
+        "recomputed_tokens": total(facts.lost),
+        "scheduled_tokens": scheduled,
+        "wasted_tokens": _wasted(facts, scheduled),
     }
     for name, value in due.items():
         if getattr(summary, name) != value:
             yield Difference(f"summary, {name}", value, getattr(summary, name))
+
+    for share, part in (("recomputed_share", due["recomputed_tokens"]), ("wasted_share", due["wasted_tokens"])):
+        ratio = Fraction(part, scheduled) if scheduled else None
+        if not _near(ratio, getattr(summary, share)):
+            yield Difference(f"summary, {share}", _float(ratio), _shown(getattr(summary, share)))
+
+
+def _wasted(facts: Facts, scheduled: int) -> int:
+    """What was scheduled beyond what finished requests had to compute once, the cache's help at admission counted."""
+    workload = facts.workload
+    finished = facts.record.requests["status"] == Status.FINISHED
+    once = workload.prompt_tokens + workload.samples * (facts.emitted - 1) - facts.cached_first
+    return max(scheduled - total(once[finished]), 0)
+
+
+def pool(facts: Facts) -> Iterator[Difference]:
+    """How the pool was used, over time; and what came of it."""
+    kv, found, record = facts.claims.kv, facts.claims.summary.kv, facts.record
+    if kv is None or found is None:
+        if (kv is None) != (found is None):
+            yield Difference("summary, kv", None if kv is None else "figures", "figures" if found else None)
+        return
+    jobs, kept = record.jobs, found.kept_out
+    used = kv.blocks - jobs["withheld_blocks"] - jobs["free_blocks"]
+    n, levels = _figures(used, facts.ends_ns - facts.starts_ns)
+    out = record.copies["out"] == 1
+    blocked = jobs["blocked"]
+    of_jobs: dict[str, tuple[int, int]] = {
+        "usedBlocks, min": (int(used.min()) if len(used) else 0, found.used_blocks.min),
+        "usedBlocks, p99": (int(levels["p99"] or 0), found.used_blocks.p99),
+        "usedBlocks, max": (int(used.max()) if len(used) else 0, found.used_blocks.max),
+        **{f"keptOut, {name}": (int(np.count_nonzero(blocked == Blocked[name.upper()])), getattr(kept, name))
+           for name in ("blocks", "slots", "budget", "swapped", "holes")},
+        "keptOut, headOfLine": (total(np.maximum(jobs["waiting"] - 1, 0)[blocked != Blocked.NOTHING]), kept.head_of_line),
+    }  # fmt: skip
+    due: dict[str, tuple[int, int]] = {
+        "blocks": (kv.blocks, found.blocks),
+        **(of_jobs if facts.claims.pool_known else {}),
+        "admissions": (len(record.admissions["job"]), found.admissions),
+        "swappedOut": (int(np.count_nonzero(record.preemptions["loss"] == Loss.SWAP)), found.swapped_out),
+        "swapBlocksOut": (total(record.copies["blocks"][out]), found.swap_blocks_out),
+        "swapBlocksIn": (total(record.copies["blocks"][~out]), found.swap_blocks_in),
+        "cachedTokens": (total(facts.cached_first), found.cached_tokens),
+        "cachedOnResumeTokens": (total(facts.cached - facts.cached_first), found.cached_on_resume_tokens),
+    }
+    for name, (value, claimed) in due.items():
+        if value != claimed:
+            yield Difference(f"summary, kv, {name}", value, claimed)
+    mean = levels["mean"] if n else Fraction(0)
+    if facts.claims.pool_known and not _near(mean, found.used_blocks.mean):
+        yield Difference("summary, kv, usedBlocks, mean", _float(mean), _shown(found.used_blocks.mean))
 
 
 def rates(facts: Facts) -> Iterator[Difference]:
@@ -41,7 +95,7 @@ def rates(facts: Facts) -> Iterator[Difference]:
     makespan_ns = int(last_ns.max() - facts.workload.arrival_ns.min()) if (last_ns != NEVER).any() else None
     yield from _instant("makespanMs", makespan_ns, summary.makespan_ms)
     amounts = {
-        "outputTokensPerS": (total(facts.emitted[finished]), summary.output_tokens_per_s),
+        "outputTokensPerS": (total((facts.emitted * facts.workload.samples)[finished]), summary.output_tokens_per_s),
         "requestsPerS": (int(finished.sum()), summary.requests_per_s),
     }
     for name, (amount, found) in amounts.items():
@@ -72,28 +126,34 @@ def _rounded_mean(sums: Ints, counts_: Ints, of: np.typing.NDArray[np.bool_]) ->
 
 
 def _distribution(name: str, values: Ints, times: Ints, found: Distribution) -> Iterator[Difference]:
-    values, times = values[times > 0], times[times > 0]
-    order = np.argsort(values, kind="stable")
-    values, times = values[order], times[order]
-    n = total(times)
+    n, due = _figures(values, times)
     if found.n != n:
         yield Difference(f"summary, {name}, n", n, found.n)
-    due: dict[str, Fraction | None] = dict.fromkeys(("mean", "p50", "p90", "p95", "p99"))
-    if n:
-        behind = np.cumsum(times)
-        due["mean"] = Fraction(dot(values, times), n)
-        for percent in (50, 90, 95, 99):
-            at = Fraction((n - 1) * percent, 100)
-            ranks = np.array([int(at), min(int(at) + 1, n - 1)])
-            low, high = values[np.searchsorted(behind, ranks, side="right")].tolist()
-            due[f"p{percent}"] = low + (at - int(at)) * (high - low)
     for figure, ns in due.items():
         ms = None if ns is None else ns / 10**6
         claimed = getattr(found, figure)
         exact = ns is not None and ns.denominator == 1
         if not _near(ms, claimed, exact=exact):
             yield Difference(f"summary, {name}, {figure}", None if ms is None else float(ms), _shown(claimed))
-    yield from _instant(f"{name}, max", int(values[-1]) if n else None, found.max)
+    yield from _instant(f"{name}, max", int(values[times > 0].max()) if n else None, found.max)
+
+
+def _figures(values: Ints, times: Ints) -> tuple[int, dict[str, Fraction | None]]:
+    """How many they are, each counted so many times; mean and linear percentiles, None when there are none."""
+    values, times = values[times > 0], times[times > 0]
+    order = np.argsort(values, kind="stable")
+    values, times = values[order], times[order]
+    n = total(times)
+    figures: dict[str, Fraction | None] = dict.fromkeys(("mean", "p50", "p90", "p95", "p99"))
+    if n:
+        behind = np.cumsum(times)
+        figures["mean"] = Fraction(dot(values, times), n)
+        for percent in (50, 90, 95, 99):
+            at = Fraction((n - 1) * percent, 100)
+            ranks = np.array([int(at), min(int(at) + 1, n - 1)])
+            low, high = values[np.searchsorted(behind, ranks, side="right")].tolist()
+            figures[f"p{percent}"] = low + (at - int(at)) * (high - low)
+    return n, figures
 
 
 def _instant(name: str, due_ns: int | None, found_ns: int | None) -> Iterator[Difference]:
@@ -106,6 +166,10 @@ def _near(due: Fraction | None, found: Decimal | None, *, exact: bool = False) -
         return due is None and found is None
     off = abs(Fraction(found) - due)
     return not off if exact else off <= PRECISION * abs(due)
+
+
+def _float(value: Fraction | None) -> Value:
+    return None if value is None else float(value)
 
 
 def _shown(value: Decimal | None) -> Value:

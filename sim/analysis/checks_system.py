@@ -9,49 +9,84 @@ from sim.analysis.checks_tables import time
 from sim.analysis.exact import FOREVER, dot, total
 from sim.analysis.facts import Facts
 from sim.analysis.findings import Difference
+from sim.analysis.stays import Stays
 from sim.analysis.tail import cut_off
 from sim.analysis.timetable import Timetable
 from sim.request import NEVER, Ints, Status
 
 
-class Moves(NamedTuple):
-    """Who came to a crowd (or left it) when, and which job is the first to count it (or not to)."""
-
-    ns: Ints
-    job: Ints
-
-    def between(self, facts: Facts) -> int:
-        """The time, over all of them, from the move to the start of that job; the jobs' counts do not show it."""
-        here = (self.job > 0) & (self.job < facts.jobs)
-        return total(facts.starts_ns[self.job[here]] - self.ns[here])
-
-
-def littles_law(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
+def littles_law(facts: Facts, stays: Stays) -> Iterator[Difference]:
     """The number of requests over time, from the jobs' counts, sums up to the times claimed of the requests; exactly.
 
-    From the first start to the last. The counts hold at the starts; between them, arrivals and ends change them.
+    From the first start to the last. The counts hold at the starts; between them, arrivals and ends change them: by
+    how much is worked out from the jobs between which the record says they lie.
     """
     if not facts.jobs:
         return
-    arrival_ns, jobs = facts.workload.arrival_ns, facts.record.jobs
-    sent, ever = timetable.sent, facts.admitted_job < FOREVER
-    ended_ns = np.where(facts.claims.columns["ended_ns"] == NEVER, FOREVER, facts.claims.columns["ended_ns"])
-    joined_ns = np.full(facts.requests, FOREVER, dtype=np.int64)
-    joined_ns[ever] = facts.starts_ns[facts.admitted_job[ever]]
-    came = Moves(arrival_ns[sent], timetable.arrives[sent]).between(facts)
-    gone = {name: Moves(timetable.gone_ns[of], timetable.goes[of]).between(facts)
-            for name, of in (("waiting", sent & ~ever), ("running", ever))}  # fmt: skip
-    waited_ns = _within(facts, arrival_ns[sent], np.minimum(ended_ns, joined_ns)[sent])
-    ran_ns = _within(facts, joined_ns[ever], ended_ns[ever])
-    waiting_ns = _area(facts, jobs["waiting"]) + came - gone["waiting"]
-    running_ns = _area(facts, jobs["running"]) - gone["running"]
-    for name, over_requests, over_time in (
-        ("waiting", waited_ns, waiting_ns),
-        ("running", ran_ns, running_ns),
-        ("in the system", waited_ns + ran_ns, waiting_ns + running_ns),
-    ):
+    spans = _spans(facts, stays)
+    for name in ("waiting", "running", "swapped"):
+        over_time = _area(facts, facts.record.jobs[name])
+        over_requests = 0
+        for span in spans:
+            if span.crowd == name:
+                over_requests += _within(facts, span.from_ns, span.to_ns)
+                over_time += span.before_counted(facts) - span.after_it_went(facts)
         if over_time != over_requests:
             yield Difference(f"time {name}, all requests", time(over_requests), time(over_time))
+
+
+class Spans(NamedTuple):
+    """Times in a crowd. ``first`` is the first job that counts them; who goes is counted up to the job ``goes``."""
+
+    crowd: str
+    from_ns: Ints
+    to_ns: Ints
+    first: Ints
+    goes: Ints
+    arrives: bool = False
+
+    def before_counted(self, facts: Facts) -> int:
+        """From an arrival to the first job that counts it."""
+        if not self.arrives:
+            return 0
+        first_ns = facts.starts_ns[np.minimum(self.first, facts.jobs - 1)]  # of one that none counts, all of it
+        return total(np.maximum(first_ns - self.from_ns, 0)[self.first > 0])
+
+    def after_it_went(self, facts: Facts) -> int:
+        """From the end of a request to the first job that does not count it any more."""
+        counted = (self.goes > 0) & (self.goes < facts.jobs) & (self.arrives | (self.first < self.goes))
+        return total(facts.starts_ns[self.goes[counted]] - self.to_ns[counted])
+
+
+def _spans(facts: Facts, stays: Stays) -> list[Spans]:
+    """All times of all requests: from arrival to admission or end, each stay, and what lies between two stays."""
+    requests = facts.record.requests
+    ended_ns = np.where(facts.claims.columns["ended_ns"] == NEVER, FOREVER, facts.claims.columns["ended_ns"])
+    sent = np.flatnonzero((requests["arrived_job"] != NEVER) & (requests["status"] != Status.REJECTED))
+    starts_ns = np.append(facts.starts_ns, FOREVER)
+
+    def start_ns(job: Ints) -> Ints:
+        return starts_ns[np.minimum(job, facts.jobs)]
+
+    ever = facts.admitted_job[sent] < FOREVER
+    joined_ns = np.where(ever, start_ns(facts.admitted_job[sent]), ended_ns[sent])
+    stopped_ns = np.where(stays.preempted, start_ns(stays.behind), ended_ns[stays.owner])
+    spans = [
+        Spans("waiting", facts.workload.arrival_ns[sent], joined_ns, requests["arrived_job"][sent],
+              np.where(ever, NEVER, stays.gone[sent]), arrives=True),
+        Spans("running", start_ns(stays.first), stopped_ns, stays.first,
+              np.where(stays.preempted, NEVER, stays.behind)),
+    ]  # fmt: skip
+    lost = np.flatnonzero(stays.preempted)
+    again = np.zeros(len(stays.owner), dtype=bool)
+    again[:-1] = stays.owner[1:] == stays.owner[:-1]
+    next_first = np.append(stays.first, NEVER)[lost + 1]
+    to_ns = np.where(again[lost], start_ns(next_first), ended_ns[stays.owner[lost]])
+    goes = np.where(again[lost], NEVER, stays.gone[stays.owner[lost]])
+    for crowd, of in (("swapped", stays.swapped[lost]), ("waiting", ~stays.swapped[lost])):
+        first = stays.behind[lost][of]
+        spans.append(Spans(crowd, start_ns(first), to_ns[of], first, goes[of]))
+    return spans
 
 
 def _area(facts: Facts, counts: Ints) -> int:

@@ -8,15 +8,17 @@ from sim.analysis.claims import Claims
 from sim.analysis.exact import LIMIT, Mask
 from sim.analysis.findings import Difference, Value
 from sim.clock import MAX_NS
-from sim.engine.plan import Kind
-from sim.fields import MAX_TOKENS
+from sim.engine.plan import Blocked, Kind, Loss
+from sim.fields import MAX_BLOCKS, MAX_TOKENS
 from sim.record.tables import DECODE, PREFILL
 from sim.request import NEVER, Ints, Status
+
+MAX_SAMPLES = 10**6
 
 
 def columns_of_one_length(claims: Claims) -> Iterator[Difference]:
     record = claims.record
-    for name in ("requests", "jobs", "schedule", "admissions", "preemptions"):
+    for name in ("requests", "jobs", "schedule", "admissions", "preemptions", "copies"):
         lengths = {len(column) for column in getattr(record, name).values()}
         if name == "requests":
             lengths |= {len(column) for _, column in record.workload.columns()}
@@ -30,29 +32,36 @@ def rows_in_range(claims: Claims) -> Iterator[Difference]:
     decoding = int(np.count_nonzero(record.jobs["decode_requests"] > 0))
     yield from _within("jobs", record.jobs, {
         "start_ns": (0, MAX_NS), "end_ns": (0, MAX_NS), "kind": (0, len(Kind)), "prefill_tokens": (0, LIMIT),
-        "decode_requests": (0, requests + 1), "waiting": (0, requests + 1), "running": (0, requests + 1),
+        "decode_requests": (0, LIMIT), "waiting": (0, requests + 1), "running": (0, requests + 1),
+        "swapped": (0, requests + 1), "free_blocks": (NEVER, MAX_BLOCKS + 1), "withheld_blocks": (0, MAX_BLOCKS + 1),
+        "blocked": (0, len(Blocked)),
     })  # fmt: skip
     schedule = record.schedule
     yield from _within("schedule", schedule, {
-        "request": (0, requests), "phase": (0, 2), "jobs": (1, jobs + 1), "tokens": (1, MAX_TOKENS + 1),
+        "request": (0, requests), "phase": (0, 2), "jobs": (1, jobs + 1), "tokens": (1, LIMIT),
         "place": (NEVER, requests), "emits": (0, 2),
     })  # fmt: skip
     bound = np.where(schedule["phase"] == DECODE, decoding, jobs)
     wrong = (schedule["job"] < 0) | (schedule["job"] >= bound) | (schedule["jobs"] > bound - schedule["job"])
     yield from _rows("schedule", "job", schedule["job"], wrong, "jobs of the record")
-    single = np.where(schedule["phase"] == DECODE, schedule["tokens"], 1)
-    due = "one token a job, one job a chunk"
-    yield from _rows("schedule", "jobs", schedule["jobs"], single != schedule["jobs"], due)
+    samples = record.workload.samples[np.clip(schedule["request"], 0, requests - 1)]
+    single = np.where(schedule["phase"] == DECODE, schedule["tokens"], samples)
+    due = "one token a job and sample, one job a chunk"
+    yield from _rows("schedule", "jobs", schedule["jobs"], single != schedule["jobs"] * samples, due)
     yield from _within("admissions", record.admissions, {
-        "job": (0, jobs), "request": (0, requests), "cached_tokens": (0, MAX_TOKENS + 1)})  # fmt: skip
+        "job": (0, jobs), "request": (0, requests), "cached_tokens": (0, LIMIT), "back": (0, 2)})  # fmt: skip
     yield from _within("preemptions", record.preemptions, {
-        "job": (0, jobs), "request": (0, requests), "tokens_lost": (0, MAX_TOKENS + 1)})  # fmt: skip
+        "job": (0, jobs), "request": (0, requests), "tokens": (0, LIMIT), "loss": (0, len(Loss))})  # fmt: skip
+    yield from _within("copies", record.copies, {
+        "job": (0, jobs), "request": (0, requests), "blocks": (1, MAX_BLOCKS + 1), "out": (0, 2)})  # fmt: skip
     yield from _within("requests", record.requests, {
         "status": (0, len(Status)), "ended_ns": (NEVER, MAX_NS), "arrived_job": (NEVER, jobs + 2),
         "ended_job": (NEVER, jobs + 2)})  # fmt: skip
     yield from _within("requests", dict(record.workload.columns()), {
         "arrival_ns": (0, MAX_NS), "prompt_tokens": (1, MAX_TOKENS + 1), "output_tokens": (1, MAX_TOKENS + 1),
-        "max_tokens": (1, MAX_TOKENS + 1), "deadline_ns": (NEVER, MAX_NS), "cancel_ns": (NEVER, MAX_NS)})  # fmt: skip
+        "max_tokens": (1, MAX_TOKENS + 1), "deadline_ns": (NEVER, MAX_NS), "cancel_ns": (NEVER, MAX_NS),
+        "samples": (1, MAX_SAMPLES + 1), "prefix_tokens": (0, MAX_TOKENS + 1), "parent": (NEVER, requests),
+        "parent_tokens": (0, MAX_TOKENS + 1)})  # fmt: skip
 
 
 def ids_are_unique(claims: Claims) -> Iterator[Difference]:
@@ -91,7 +100,7 @@ def one_row_a_job(claims: Claims) -> Iterator[Difference]:
     joined = same & is_stretch[1:] & is_stretch[:-1] & (schedule["job"][1:] == behind[:-1])
     for row in (np.flatnonzero(joined) + 1).tolist():
         yield Difference(f"schedule, row {row}, {claims.request(owner[row])}", "one stretch", "two that meet")
-    for name in ("admissions", "preemptions"):
+    for name in ("admissions", "preemptions", "copies"):
         job = getattr(claims.record, name)["job"]
         for row in (np.flatnonzero(np.diff(job) < 0) + 1).tolist():
             yield Difference(f"{name}, row {row}, job", f"at least {job[row - 1]}", int(job[row]))
@@ -109,6 +118,28 @@ def places(claims: Claims) -> Iterator[Difference]:
         yield Difference(f"job {job[row]}, place {place[row]}", 1, 2)
 
 
+def returns(claims: Claims) -> Iterator[Difference]:
+    """The admission after a swap is the return from the host, and no other is."""
+    admissions, preemptions = claims.record.admissions, claims.record.preemptions
+    swapped = _ranked(preemptions["request"], preemptions["loss"] == Loss.SWAP)
+    back = _ranked(admissions["request"], admissions["back"] == 1)
+    for (request, rank), is_back in back.items():
+        due = swapped.get((request, rank - 1), False)
+        if is_back != due:
+            where = f"{claims.request(request)}, admission {rank}"
+            yield Difference(where, *("from the host" if way else "from the queue" for way in (due, is_back)))
+
+
+def _ranked(requests: Ints, values: Mask) -> dict[tuple[int, int], bool]:
+    """Each value by its request and its place among those of that request, from 0."""
+    times: dict[int, int] = {}
+    ranked = {}
+    for request, value in zip(requests.tolist(), values.tolist(), strict=True):
+        ranked[request, times.get(request, 0)] = value
+        times[request] = times.get(request, 0) + 1
+    return ranked
+
+
 SOUND: Mapping[str, Callable[[Claims], Iterator[Difference]]] = {
     "columns of a table are of one length": columns_of_one_length,
     "rows are within bounds": rows_in_range,
@@ -116,6 +147,7 @@ SOUND: Mapping[str, Callable[[Claims], Iterator[Difference]]] = {
     "jobs do not overlap": jobs_do_not_overlap,
     "no request twice in a job": one_row_a_job,
     "every chunk has its place": places,
+    "who was swapped out comes back from the host": returns,
 }
 """In this order; when one finds something, what follows is not asked."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.policies.presets import Axes
+from sim.policies.presets import Axes, Choice, KvAxes
 from sim.record.json_shape import Provenance, Run, Summary
 from sim.record.tables import Record
 from sim.request import NEVER, Ints, Workload
@@ -21,7 +21,7 @@ COLUMNS = (*(f"{name}_ns" for name in TIMES), *COUNTS)
 
 @dataclass(frozen=True)
 class Claims:
-    """One run. ``scenario`` and ``axes`` are what it should have run; ``settings`` what it says it did.
+    """One run. ``scenario`` and ``choice`` are what it should have run; ``settings`` what it says it did.
 
     ``run`` holds the lists that only the JSON has: every token, and who waited and ran at each job.
     """
@@ -29,7 +29,7 @@ class Claims:
     where: str
     settings: Mapping[str, Any]
     scenario: Scenario
-    axes: Axes
+    choice: Choice
     asked: Workload | None
     provenance: Provenance
     record: Record
@@ -37,6 +37,32 @@ class Claims:
     finish_reasons: Sequence[str | None]
     summary: Summary
     run: Run | None = None
+    pool_known: bool = True
+    """Whether the record says what was withheld and blocked: a JSON says it only as far as it can be decided again."""
+
+    @property
+    def axes(self) -> Axes:
+        return self.choice.axes
+
+    @property
+    def kv(self) -> KvAxes | None:
+        return self.choice.kv
+
+    @property
+    def plain(self) -> bool:
+        """Whether counts of requests decide everything.
+
+        First come, first served; whole prompts, or chunks in turn with decodes; nothing runs short but slots.
+        """
+        axes, budget = self.axes, self.axes.has_budget and self.axes.token_budget is not None
+        return (
+            self.kv is None
+            and axes.composition in ("prefill-first", "alternate")
+            and axes.order == "fcfs"
+            and not (budget or axes.max_model_tokens)
+            and not any(fault.kind == "crash" for fault in self.scenario.faults)
+            and bool((self.record.workload.samples == 1).all())
+        )
 
     def request(self, index: int) -> str:
         """How a finding names a request."""

@@ -8,79 +8,14 @@ from functools import cached_property
 
 import numpy as np
 
-from sim.analysis.claims import Claims
 from sim.analysis.exact import FOREVER, Mask, range_max, sum_by
-from sim.record.tables import DECODE, PREFILL
+from sim.analysis.rows import Rows
+from sim.engine.plan import Loss
 from sim.request import NEVER, Ints
 
 
-class Facts:
-    """The schedule read as a history: how far each request was at each row, and when its tokens came."""
-
-    def __init__(self, claims: Claims) -> None:
-        self.claims = claims
-        self.record = record = claims.record
-        self.workload = record.workload
-        self.requests = len(record.workload)
-        self.jobs = len(record.jobs["start_ns"])
-        self.starts_ns = record.jobs["start_ns"]
-        self.ends_ns = record.jobs["end_ns"]
-        self.decoding = np.flatnonzero(record.jobs["decode_requests"] > 0)
-        self.decode_ends_ns = self.ends_ns[self.decoding]
-
-    # Rows of the schedule
-
-    @cached_property
-    def owner(self) -> Ints:
-        """Whose each row is."""
-        return self.record.schedule["request"]
-
-    @cached_property
-    def is_chunk(self) -> Mask:
-        return np.equal(self.record.schedule["phase"], PREFILL)
-
-    @cached_property
-    def is_stretch(self) -> Mask:
-        return np.equal(self.record.schedule["phase"], DECODE)
-
-    @cached_property
-    def first_job(self) -> Ints:
-        """The number of the job in which each row begins."""
-        return self._numbered(self.record.schedule["job"])
-
-    @cached_property
-    def last_job(self) -> Ints:
-        """The number of the job in which each row ends."""
-        return self._numbered(self.record.schedule["job"] + self.record.schedule["jobs"] - 1)
-
-    def _numbered(self, job: Ints) -> Ints:
-        number = job.copy()
-        number[self.is_stretch] = self.decoding[job[self.is_stretch]]
-        return number
-
-    @cached_property
-    def computed_before(self) -> Ints:
-        """Tokens of the row's request that were computed when the row begins."""
-        tokens = self.record.schedule["tokens"]
-        before = np.cumsum(tokens) - tokens
-        new = np.ones(len(tokens), dtype=bool)
-        new[1:] = self.owner[1:] != self.owner[:-1]
-        rows = np.flatnonzero(new)
-        return before - np.repeat(before[rows], np.diff(np.append(rows, len(tokens))))
-
-    @cached_property
-    def prompt_left(self) -> Ints:
-        """Prompt tokens of the row's request that were still to be computed when the row begins."""
-        return self.workload.prompt_tokens[self.owner] - self.computed_before
-
-    @cached_property
-    def completes(self) -> Mask:
-        """Whether the row is the chunk that completes its request's prompt."""
-        return self.is_chunk & np.equal(self.record.schedule["tokens"], self.prompt_left)
-
-    @cached_property
-    def emits(self) -> Mask:
-        return self.completes | self.is_stretch
+class Facts(Rows):
+    """Of each request what was computed and emitted, and when its tokens came; of each job what is in it."""
 
     # Requests
 
@@ -88,6 +23,23 @@ class Facts:
     def scheduled(self) -> Ints:
         """Tokens scheduled for each request."""
         return sum_by(self.owner, self.record.schedule["tokens"], self.requests)
+
+    @cached_property
+    def lost(self) -> Ints:
+        """Tokens of each request that were computed, cached ones included, and lost again; a copy loses nothing."""
+        preemptions = self.record.preemptions
+        tokens = np.where(preemptions["loss"] == Loss.SWAP, 0, preemptions["tokens"])
+        return sum_by(preemptions["request"], tokens, self.requests)
+
+    @cached_property
+    def cached(self) -> Ints:
+        """Tokens of each request that the prefix cache held, over all its admissions."""
+        return sum_by(self.lives.owner, self.lives.cached, self.requests)
+
+    @cached_property
+    def cached_first(self) -> Ints:
+        """Those of its first admission."""
+        return self._first(self.lives.owner, self.lives.cached, 0)
 
     @cached_property
     def first_scheduled_ns(self) -> Ints:
@@ -100,7 +52,7 @@ class Facts:
 
     @cached_property
     def emitted(self) -> Ints:
-        """Tokens that each request emitted."""
+        """Tokens that each request emitted, per sample."""
         rows = self.emits
         return sum_by(self.owner[rows], self.record.schedule["jobs"][rows], self.requests)
 
@@ -122,7 +74,15 @@ class Facts:
     @cached_property
     def all_emitted(self) -> Mask:
         """Whether a request's whole output has left."""
-        return np.equal(self.emitted, self.workload.output_tokens)
+        return np.equal(self.emitted, self.whole_output)
+
+    @cached_property
+    def whole_output(self) -> Ints:
+        """What each request emits per sample when it finishes: its output, or what the model's length leaves of it."""
+        longest, workload = self.claims.axes.max_model_tokens, self.workload
+        if not longest:
+            return workload.output_tokens
+        return np.minimum(workload.output_tokens, longest - workload.prompt_tokens)
 
     @cached_property
     def admitted_job(self) -> Ints:
@@ -197,13 +157,36 @@ class Facts:
         return self._per_decoding_job(np.ones_like(self.owner[self.is_stretch]))
 
     @cached_property
+    def sequences(self) -> Ints:
+        """How many sequences decode in each job: all samples of each request."""
+        return self._per_decoding_job(self.samples[self.is_stretch])
+
+    @cached_property
     def context_tokens(self) -> Ints:
-        """Tokens of context that the decodes of each job read: of each, those computed before and the new one."""
-        stretches = self.is_stretch
-        at_start = self.computed_before[stretches] + 1 - self.record.schedule["job"][stretches]
-        context = self._per_decoding_job(at_start)
-        context[self.decoding] += self.decodes[self.decoding] * np.arange(len(self.decoding))
+        """Tokens of context that the decodes of each job read: of each sequence, those before and the new one."""
+        rows = self.is_stretch
+        at_start = self.workload.prompt_tokens[self.owner] + self.emitted_before - self.record.schedule["job"]
+        context = self._per_decoding_job((self.samples * at_start)[rows])
+        context[self.decoding] += self.sequences[self.decoding] * np.arange(len(self.decoding))
         return context
+
+    @cached_property
+    def copies(self) -> Ints:
+        """How many requests each job copies."""
+        return np.bincount(self.record.copies["job"], minlength=self.jobs)
+
+    @cached_property
+    def copied_around(self) -> Mask:
+        """Whether a job may belong to a decision with copies, which go before it."""
+        near = self.copies.copy()
+        for back in (1, 2):
+            near[back:] += self.copies[:-back] if back < len(near) else 0
+        return np.not_equal(near, 0)
+
+    @cached_property
+    def copied_blocks(self) -> Ints:
+        """Blocks that each job copies."""
+        return sum_by(self.record.copies["job"], self.record.copies["blocks"], self.jobs)
 
     @cached_property
     def admissions(self) -> Ints:

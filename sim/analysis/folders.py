@@ -20,7 +20,7 @@ from sim.record.json_shape import Heading, shaped_heading
 from sim.record.write import RUN_SCHEMA, RUNS_SCHEMA
 from sim.scenario import Scenario
 from sim.show import escape, show
-from sim.simulate import settings
+from sim.simulation import settings
 
 Open = Callable[[str], BinaryIO]
 
@@ -78,7 +78,7 @@ def _check_run(open_file: Open, prefix: str, report: Report) -> None:
         where=where,
         settings=heading.settings,
         scenario=scenario,
-        axes=resolve(scenario.scheduler.policy, scenario.scheduler),
+        choice=resolve(scenario),
         asked=origin.asked(scenario),
         provenance=heading.provenance,
         record=record,
@@ -100,8 +100,7 @@ def _resolved(resolved: Scenario, heading: Heading, claims: Claims) -> Iterator[
     if resolved.scheduler.policy != heading.policy:
         yield Difference("scenario.toml, scheduler.policy", show(heading.policy), show(resolved.scheduler.policy))
     scenario = candidates[0]
-    axes = resolve(scenario.scheduler.policy, scenario.scheduler)
-    for difference in origin.compare_settings(settings(scenario, axes), claims.settings):
+    for difference in origin.compare_settings(settings(scenario, resolve(scenario)), claims.settings):
         yield difference._replace(where=f"scenario.toml, {difference.where}")
     asked, record = origin.asked(scenario), claims.record.workload
     if (asked is None) != (claims.asked is None) or (asked is not None and asked.sha256() != record.sha256()):

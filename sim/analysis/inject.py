@@ -9,11 +9,12 @@ from sim.analysis.checking import check_document
 from sim.analysis.damage import Damaged, NothingToDamageError
 from sim.analysis.faults_of_claims import CLAIMS
 from sim.analysis.faults_of_history import HISTORY
+from sim.analysis.faults_of_memory import MEMORY
 from sim.analysis.findings import Finding, Report, Tried
 from sim.errors import ResultError, ScenarioError
 from sim.spelling import nearest
 
-FAULTS: Mapping[str, Callable[[Damaged], None]] = MappingProxyType({**HISTORY, **CLAIMS})
+FAULTS: Mapping[str, Callable[[Damaged], None]] = MappingProxyType({**HISTORY, **CLAIMS, **MEMORY})
 """Every switch by name. The docstring of each tells what went wrong."""
 
 SHAPE = "the result has its shape"

@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.analysis.cost import job_ns
+from sim.analysis import troubles
+from sim.analysis.cost import Work, job_ns
 from sim.analysis.decisions import decide
 from sim.analysis.exact import FOREVER
 from sim.analysis.facts import Facts
@@ -37,9 +38,10 @@ def cut_off(facts: Facts, timetable: Timetable) -> CutOff:
     if axes.composition == "alternate":
         left = np.minimum(left, axes.chunk_tokens)
     context = facts.scheduled[runs[ready]] + 1 if decodes else left[:0]
-    work = [_one(left.sum()), _one(decodes), _one(context.sum())]
-    duration_ns = int(job_ns(facts.claims.scenario.device, *work)[0])
-    return CutOff(joined.tolist(), timetable.cut_ns + duration_ns)
+    work = Work(_one(left.sum()), _one(decodes), _one(context.sum()), _one(0))
+    scenario = facts.claims.scenario
+    ends_ns = troubles.ends(scenario, _one(timetable.cut_ns), job_ns(scenario, work))
+    return CutOff(joined.tolist(), int(ends_ns[0]))
 
 
 def _one(value: int) -> Ints:

@@ -4,14 +4,24 @@ from typing import NamedTuple, Protocol
 
 
 class Work(NamedTuple):
-    """What one job does. ``context_tokens``: tokens of context that its decodes read, each one's newest included."""
+    """What one job does.
+
+    ``decode_requests`` counts sequences: n for a request with n samples. ``context_tokens``: tokens of context that
+    they read, each one's newest included. ``blocks`` are copied between device and host.
+    """
 
     prefill_tokens: int
     decode_requests: int
     context_tokens: int
+    blocks: int = 0
 
 
 class CostModel(Protocol):
-    """Any object with this method. The duration is a whole number of ns, rounded once, half up."""
+    """Any object with these. The duration is a whole number of ns, rounded once, half up."""
+
+    @property
+    def reads_context(self) -> bool:
+        """Whether ``context_tokens`` matters; if not, nobody counts them and they are 0."""
+        ...
 
     def job_ns(self, work: Work) -> int: ...

@@ -1,5 +1,6 @@
 """The linear device: a cost for every job, prefill token, decode batch, decoding request and token of context."""
 
+from decimal import Decimal
 from typing import NamedTuple
 
 from sim.clock import cost_fs, round_fs
@@ -15,19 +16,25 @@ class LinearCost(NamedTuple):
     decode_fs_per_batch: int
     decode_fs_per_request: int
     context_fs_per_token: int
+    swap_fs_per_block: int = 0
 
     @classmethod
-    def of(cls, device: Device) -> "LinearCost":
+    def of(cls, device: Device, swap_ms_per_block: Decimal = Decimal(0)) -> "LinearCost":
         return cls(
             job_fs=cost_fs(device.job_ms),
             prefill_fs_per_token=cost_fs(device.prefill_ms_per_token),
             decode_fs_per_batch=cost_fs(device.decode_ms_per_batch),
             decode_fs_per_request=cost_fs(device.decode_ms_per_request),
             context_fs_per_token=cost_fs(device.context_ms_per_token),
+            swap_fs_per_block=cost_fs(swap_ms_per_block),
         )
 
+    @property
+    def reads_context(self) -> bool:
+        return self.context_fs_per_token > 0
+
     def job_ns(self, work: Work) -> int:
-        fs = self.job_fs + self.prefill_fs_per_token * work.prefill_tokens
+        fs = self.job_fs + self.prefill_fs_per_token * work.prefill_tokens + self.swap_fs_per_block * work.blocks
         if work.decode_requests:
             fs += self.decode_fs_per_batch + self.decode_fs_per_request * work.decode_requests
             fs += self.context_fs_per_token * work.context_tokens

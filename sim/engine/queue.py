@@ -1,9 +1,32 @@
 """The waiting requests, in queue order. A policy reads them; only the engine changes them."""
 
+import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from sim.request import Request
+
+Key = Callable[[Request], tuple[int, ...]]
+
+
+class Queue(Protocol):
+    """Who waits, and who of them is first. Ties everywhere: arrival, then place in the file."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Request]: ...
+
+    @property
+    def head(self) -> Request | None: ...
+
+    def add(self, request: Request) -> None:
+        """A newcomer."""
+
+    def put_back(self, request: Request) -> None:
+        """One that was preempted."""
+
+    def remove(self, request: Request) -> None: ...
 
 
 class FcfsQueue:
@@ -23,7 +46,7 @@ class FcfsQueue:
         return self._requests[0] if self._requests else None
 
     def add(self, request: Request) -> None:
-        """A newcomer. Arrivals of one instant come in the order of the file, whatever woke them."""
+        """Arrivals of one instant come in the order of the file, whatever woke them."""
         behind: list[Request] = []
         while self._requests and _comes_after(self._requests[-1], request):
             behind.append(self._requests.pop())
@@ -31,14 +54,48 @@ class FcfsQueue:
         self._requests.extend(reversed(behind))
 
     def put_back(self, request: Request) -> None:
-        """A preempted request: before everybody else."""
         self._requests.appendleft(request)
 
-    def take_head(self) -> Request:
-        return self._requests.popleft()
+    def remove(self, request: Request) -> None:
+        if request is self.head:
+            self._requests.popleft()
+        else:
+            self._requests.remove(request)
+
+
+class KeyedQueue:
+    """The smallest key first; who was preempted comes back to the place of its key."""
+
+    def __init__(self, key: Key) -> None:
+        self._key = key
+        self._heap: list[tuple[tuple[int, ...], Request]] = []
+        self._waiting: dict[int, Request] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(sorted(self._waiting.values(), key=self._ranked))
+
+    @property
+    def head(self) -> Request | None:
+        while self._heap and self._heap[0][1].index not in self._waiting:
+            heapq.heappop(self._heap)
+        return self._heap[0][1] if self._heap else None
+
+    def add(self, request: Request) -> None:
+        self._waiting[request.index] = request
+        heapq.heappush(self._heap, (self._ranked(request), request))
+
+    put_back = add
 
     def remove(self, request: Request) -> None:
-        self._requests.remove(request)
+        del self._waiting[request.index]
+        if self._heap and self._heap[0][1] is request:
+            heapq.heappop(self._heap)
+
+    def _ranked(self, request: Request) -> tuple[int, ...]:
+        return (*self._key(request), request.arrival_ns, request.index)
 
 
 def _comes_after(waiting: Request, newcomer: Request) -> bool:

@@ -1,13 +1,18 @@
-"""The scheduler process: look, let the policy decide, submit one job, wait for its end, book its tokens; again."""
+"""The scheduler process: look, let the policy decide, submit its jobs, wait for their ends, book the tokens; again."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from simpy import Environment, Event
 
+from sim.engine.cycle import Cycle, Rules, State, View
 from sim.engine.device import Device
+from sim.engine.kv import Memory
 from sim.engine.late import late, schedule_late
-from sim.engine.plan import Cycle, Job, Kind, State, View
+from sim.engine.plan import Job, Kind, Loss, Preemption, Untold
+from sim.engine.queue import Queue
+from sim.engine.swap import Swap
 from sim.policies.base import Policy
 from sim.request import Request, Status
 
@@ -23,21 +28,41 @@ class Monitor(Protocol):
     def on_end(self, request: Request, status: Status, reason: str | None, now_ns: int, jobs_begun: int) -> None: ...
 
 
-class Scheduler:
-    """Serves requests on one device. The composition root starts :meth:`run` as a process."""
+@dataclass(frozen=True)
+class Parts:
+    """What a scheduler is made of. ``never_fits`` says why a request can be served by no state of it, or None."""
 
-    def __init__(self, env: Environment, device: Device, policy: Policy, max_running: int | None,
-                 monitors: Sequence[Monitor]) -> None:  # fmt: skip
-        self.state = State()
+    policy: Policy
+    rules: Rules
+    waiting: Queue
+    memory: Memory
+    swap: Swap
+    never_fits: Callable[[Request], str | None]
+
+
+class Scheduler:
+    """Serves requests on one device. The composition root starts :meth:`serve` as a process."""
+
+    def __init__(
+        self, env: Environment, device: Device, parts: Parts, monitors: Sequence[Monitor], *, check: bool = False
+    ) -> None:
+        self.state = State(parts.waiting)
         self.jobs_begun = 0
         self.decisions = 0
+        self.cycles = 0
         self._env = env
         self._device = device
-        self._policy = policy
-        self._max_running = max_running
+        self._policy = parts.policy
+        self._rules = parts.rules
+        self._memory = parts.memory
+        self._swap = parts.swap
+        self._never_fits = parts.never_fits
+        self._checks = check
         self._monitors = monitors
         self._last_kind: Kind | None = None
         self._cancelled: list[Request] = []
+        self._crashed = False
+        self._untold = Untold([], [])
         self._ends: dict[int, Event] = {}
         self._idle: Event | None = None
 
@@ -46,9 +71,13 @@ class Scheduler:
         request.arrived = True
         for monitor in self._monitors:
             monitor.on_arrival(request, self.jobs_begun)
-        self.state.waiting.add(request)
-        self._wake()
         end = self._ends[request.index] = Event(self._env)
+        reason = self._never_fits(request)
+        if reason is not None:
+            self._end(request, Status.REJECTED, reason)
+        else:
+            self.state.waiting.add(request)
+            self.wake()
         return end
 
     def cancel(self, request: Request) -> None:
@@ -56,61 +85,100 @@ class Scheduler:
         if not request.ended and not request.cancelled:
             request.cancelled = True
             self._cancelled.append(request)
-            self._wake()
+            self.wake()
 
-    def run(self) -> Generator[Event, object, None]:
+    def crash(self) -> None:
+        """The device loses its memory: the next decision finds it so."""
+        self._crashed = True
+        self.wake()
+
+    def withhold(self, blocks: int) -> None:
+        """From now on so many blocks in all are kept out of use."""
+        self._memory.withhold(blocks)
+        self.wake()
+
+    def wake(self) -> None:
+        """Something changed that a decision should see; one that sleeps decides at the end of this instant."""
+        if self._idle is not None:
+            schedule_late(self._idle)
+            self._idle = None
+
+    def serve(self) -> Generator[Event, object, None]:
         """The scheduler's process: for ever, since the composition root says when all is done."""
         yield from self._device.hold()
         turn = late(self._env)
         while True:
             yield turn
-            job = self._decide()
-            if job is None:
-                turn = self._sleep()
-            else:
+            jobs = self._decide()
+            for job in jobs:
                 yield self._device.submit(job)
                 self._book(job)
-                turn = late(self._env)
+            turn = late(self._env) if jobs else self._sleep()
+
+    def whereabouts(self, request: Request) -> str:
+        """Where a request that has not ended is."""
+        if request.index in self.state.running:
+            return "running"
+        if request in self._swap:
+            return "swapped"
+        return "waiting" if request.arrived else "not arrived"
 
     def _sleep(self) -> Event:
+        self._check()
         self._idle = Event(self._env)
         return self._idle
 
-    def _wake(self) -> None:
-        if self._idle is not None:
-            schedule_late(self._idle)
-            self._idle = None
-
-    def _decide(self) -> Job | None:
+    def _decide(self) -> list[Job]:
         self.decisions += 1
         self._end_cancelled()
+        if self._crashed:
+            self._lose_memory()
+        jobs = self._plan()
+        self.jobs_begun += len(jobs)
+        if jobs:
+            self._last_kind = self._last_kind if jobs[-1].copies else jobs[-1].kind
+        if self._checks:
+            self._check()
+        return jobs
+
+    def _plan(self) -> list[Job]:
+        """Let the policy fill a cycle; another one while all that it did was to preempt somebody."""
         state = self.state
-        view = View(int(self._env.now), self._last_kind, state.waiting, state.running.values())
-        cycle = Cycle(state, self._max_running)
-        self._policy.plan(view, cycle)
-        job = cycle.close(self.jobs_begun)
-        if job is not None:
-            self.jobs_begun += 1
-            self._last_kind = job.kind
-        return job
+        while True:
+            self.cycles += 1
+            cycle = Cycle(self.cycles, state, self._memory, self._swap, self._rules)
+            self._policy.plan(View(int(self._env.now), self._last_kind, state.waiting, state.running.values()), cycle)
+            jobs = cycle.close(self.jobs_begun, self._untold)
+            self._untold = cycle.untold
+            if not cycle.only_preempted:
+                return jobs
+
+    def _lose_memory(self) -> None:
+        """All who run have to be computed again; what they emitted stays emitted."""
+        self._crashed = False
+        for request in reversed(list(self.state.running.values())):
+            self.state.leave(request)
+            self._memory.release(request)
+            self._untold.lost.append(Preemption(request, request.forget(), Loss.CRASH))
+            self.state.waiting.put_back(request)
+        self._memory.forget()
 
     def _book(self, job: Job) -> None:
-        """The job has ended: its tokens are computed, and whoever is complete emits one."""
+        """The job has ended: its tokens are computed, and whoever is complete emits."""
         for monitor in self._monitors:
             monitor.on_job(job)
-        for chunk in job.chunks:
-            request = chunk.request
-            request.computed += chunk.tokens
-            if not request.prefilling:
+        for request, tokens, _ in job.chunks:
+            request.computed += tokens - request.samples  # the loop below adds the rest, as for a decode
+            if request.computed + request.samples >= request.prefill_end:
                 del self.state.prefilling[request.index]
-                self._emit(request)
-        for request in job.decodes:
-            request.computed += 1
-            self._emit(request)
-
-    def _emit(self, request: Request) -> None:
-        request.emitted += 1
-        if request.emitted == request.output_tokens:
+        ended = []
+        for request in job.scheduled:
+            request.computed += request.samples
+            if request.computed >= request.prefill_end:
+                request.emitted += 1
+                if request.emitted == request.output_tokens:
+                    ended.append(request)
+        for request in ended:
             self._end(request, Status.FINISHED, None)
 
     def _end_cancelled(self) -> None:
@@ -122,7 +190,10 @@ class Scheduler:
     def _end(self, request: Request, status: Status, reason: str | None) -> None:
         if request.index in self.state.running:
             self.state.leave(request)
-        elif request.arrived:
+            self._memory.release(request)
+        elif request in self._swap:
+            self._swap.bring_in(request)
+        elif request.arrived and status is Status.CANCELLED:
             self.state.waiting.remove(request)
         request.ended = True
         for monitor in self._monitors:
@@ -130,8 +201,5 @@ class Scheduler:
         if request.index in self._ends:
             self._ends.pop(request.index).succeed()
 
-    def whereabouts(self, request: Request) -> str:
-        """Where a request that has not ended is."""
-        if request.index in self.state.running:
-            return "running"
-        return "waiting" if request.arrived else "not arrived"
+    def _check(self) -> None:
+        self._memory.check(self.state.running.values())

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from sim.engine.plan import Cycle, Kind, View
+from sim.engine.cycle import Cycle, View
+from sim.engine.plan import Kind
 
 
 @dataclass(frozen=True)
@@ -14,9 +15,9 @@ class Alternate:
     def plan(self, view: View, cycle: Cycle) -> None:
         if view.last_kind is Kind.DECODE and self._chunk(cycle):
             return
-        if not cycle.decode_all():
-            self._chunk(cycle)
+        if not cycle.decode_all() and not self._chunk(cycle):
+            cycle.make_room_for_prefill()
 
     def _chunk(self, cycle: Cycle) -> bool:
         head = cycle.next_prefill()
-        return head is not None and cycle.prefill(head, min(self.chunk_tokens, head.rest))
+        return head is not None and cycle.prefill(head, min(self.chunk_tokens, cycle.rest(head)))

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from sim.engine.plan import Cycle, View
+from sim.engine.cycle import Cycle, View
 
 
 class Policy(Protocol):

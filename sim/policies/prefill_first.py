@@ -2,19 +2,21 @@
 
 from dataclasses import dataclass
 
-from sim.engine.plan import Cycle, View
+from sim.engine.cycle import Cycle, View
 
 
 @dataclass(frozen=True)
 class PrefillFirst:
-    """Up to ``prefills_per_job`` whole prompts in one job; when none gets in, all active requests decode."""
+    """Up to ``prefills_per_job`` whole prompts in a job (0: up to the budget); if none gets in, all who can decode."""
 
     prefills_per_job: int
 
     def plan(self, view: View, cycle: Cycle) -> None:
-        for _ in range(self.prefills_per_job):
+        prefills = 0
+        while not self.prefills_per_job or prefills < self.prefills_per_job:
             head = cycle.next_prefill()
-            if head is None or not cycle.prefill(head, head.rest):
+            if head is None or not cycle.prefill(head, cycle.rest(head)):
                 break
-        if cycle.empty:
-            cycle.decode_all()
+            prefills += 1
+        if not prefills and not cycle.decode_all():
+            cycle.make_room_for_prefill()

@@ -1,34 +1,87 @@
 """Policy names. A policy is a row of values for independent axes; whatever a scenario writes overrules its row."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from sim.engine.cycle import Limits
 from sim.errors import ScenarioError
 from sim.policies.alternate import Alternate
 from sim.policies.base import Policy
+from sim.policies.mixed import Mixed
 from sim.policies.prefill_first import PrefillFirst
 from sim.policies.static_batch import StaticBatch
-from sim.scenario import Scheduler
+from sim.scenario import Kv, Scenario, Table
 from sim.spelling import nearest
 
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """The scheduler's resolved settings, named as in ``[scheduler]``. ``max_running`` None: no limit."""
+    """The scheduler's settings, named as in ``[scheduler]``. None: no limit."""
 
     batching: str
     composition: str
     prefills_per_job: int = 1
     chunk_tokens: int = 2
+    token_budget: int | None = None
     max_running: int | None = None
+    order: str = "fcfs"
+    chunked_prefill: bool = True
+    long_prefill_tokens: int = 0
+    max_model_tokens: int = 0
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether the composition reads ``token_budget``."""
+        return self.composition in BUDGETED or (self.composition == "prefill-first" and not self.prefills_per_job)
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.max_running, self.token_budget if self.has_budget else None)
 
 
-PRESETS: Mapping[str, Axes] = MappingProxyType(
+@dataclass(frozen=True, slots=True)
+class KvAxes:
+    """The pool's settings, named as in ``[kv]``."""
+
+    blocks: int
+    block_tokens: int
+    allocation: str = "paged"
+    gate: str = "full"
+    watermark_blocks: int = 0
+    prefix_cache: bool = False
+    preemption: str = "recompute"
+    victim: str = "auto"
+    swap_blocks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A row: the scheduler's axes, and those of the pool where they are not the defaults of :class:`KvAxes`."""
+
+    axes: Axes
+    allocation: str = "paged"
+    gate: str = "full"
+    watermark_percent: int = 0
+
+
+_SERVER = Axes("continuous", "mixed", token_budget=2048, max_running=256)
+
+PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
-        "fcfs": Axes(batching="continuous", composition="prefill-first"),
-        "chunked": Axes(batching="continuous", composition="alternate"),
-        "static": Axes(batching="static", composition="prefill-first", max_running=8),
+        "fcfs": Preset(Axes("continuous", "prefill-first")),
+        "chunked": Preset(Axes("continuous", "alternate")),
+        "static": Preset(Axes("static", "prefill-first", max_running=8)),
+        "orca": Preset(replace(_SERVER, chunked_prefill=False), allocation="contiguous", gate="reserve"),
+        "sarathi": Preset(replace(_SERVER, composition="mixed-decode-first", token_budget=512), watermark_percent=1),
+        "vllm": Preset(_SERVER),
+        "vllm-v0": Preset(
+            replace(_SERVER, composition="prefill-first", prefills_per_job=0, chunked_prefill=False),
+            watermark_percent=1,
+        ),
+        "trtllm-no-evict": Preset(_SERVER, gate="reserve"),
+        "trtllm-max-utilization": Preset(_SERVER, gate="chunk"),
     }
 )
 
@@ -36,21 +89,59 @@ COMPOSITIONS: Mapping[str, Callable[[Axes], Policy]] = MappingProxyType(
     {
         "prefill-first": lambda axes: PrefillFirst(axes.prefills_per_job),
         "alternate": lambda axes: Alternate(axes.chunk_tokens),
+        "mixed": lambda axes: Mixed(axes.chunked_prefill, axes.long_prefill_tokens),
+        "mixed-decode-first": lambda axes: Mixed(axes.chunked_prefill, axes.long_prefill_tokens, decode_first=True),
     }
 )
 
-USES = MappingProxyType({"prefill-first": ("prefills_per_job",), "alternate": ("chunk_tokens",)})
-"""The settings that only some compositions read."""
+BUDGETED = ("mixed", "mixed-decode-first")
+"""The compositions that fill one job up to the budget."""
+
+USES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "prefill-first": ("prefills_per_job",),
+        "alternate": ("chunk_tokens",),
+        "mixed": ("chunked_prefill", "long_prefill_tokens"),
+        "mixed-decode-first": ("chunked_prefill", "long_prefill_tokens"),
+    }
+)
+"""The settings that only some compositions read, beside ``token_budget``."""
 
 
-def resolve(policy: str, written: Scheduler) -> Axes:
-    """The preset's row, overruled by every key that the scenario writes."""
+class Choice(NamedTuple):
+    """What a scenario's policy comes to. ``kv`` None: no pool."""
+
+    axes: Axes
+    kv: KvAxes | None
+
+
+def resolve(scenario: Scenario) -> Choice:
+    """What the scenario's policy comes to: its row, overruled by every key that the scenario writes."""
+    policy = scenario.scheduler.policy
     if policy not in PRESETS:
         raise ScenarioError(f"policy = {policy!r}: unknown; one of {', '.join(PRESETS)}{nearest(policy, PRESETS)}")
-    row = asdict(PRESETS[policy])
-    row.update({field.name: getattr(written, field.name) for field in fields(Axes)
-                if getattr(written, field.name) is not None})  # fmt: skip
-    return Axes(**row)
+    preset = PRESETS[policy]
+    axes = replace(preset.axes, **_written(scenario.scheduler, Axes))
+    return Choice(axes, None if scenario.kv is None else _resolve_kv(preset, scenario.kv, scenario.pool_blocks))
+
+
+def _resolve_kv(preset: Preset, kv: Kv, blocks: int) -> KvAxes:
+    row = KvAxes(
+        blocks=blocks,
+        block_tokens=kv.block_tokens,
+        allocation=preset.allocation,
+        gate=preset.gate,
+        watermark_blocks=blocks * preset.watermark_percent // 100,
+    )
+    axes = replace(row, **(_written(kv, KvAxes) | {"blocks": blocks}))
+    if axes.allocation == "contiguous" and axes.prefix_cache:
+        raise ScenarioError("kv.prefix_cache = true: regions share no blocks; only with kv.allocation paged")
+    return axes
+
+
+def _written(table: Table, axes: type[Axes] | type[KvAxes]) -> dict[str, Any]:
+    values = {field.name: getattr(table, field.name) for field in fields(axes)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def compose(axes: Axes) -> Policy:
@@ -59,8 +150,34 @@ def compose(axes: Axes) -> Policy:
     return StaticBatch(composition) if axes.batching == "static" else composition
 
 
-def unused(policy: str, written: Scheduler) -> list[str]:
-    """The settings that the scenario writes and this policy does not read."""
-    read = USES[resolve(policy, written).composition]
-    return [name for names in USES.values() for name in names
-            if getattr(written, name) is not None and name not in read]  # fmt: skip
+def oddities(scenario: Scenario) -> Iterator[str]:
+    """What is legal and yet odd about the settings of this scenario's policy, up to where the policy is named."""
+    axes, kv = resolve(scenario)
+    for name in (*_unused(scenario, axes), *_unused_kv(scenario, kv)):
+        yield f"{name} is not used by"
+    budget, slots = axes.limits.token_budget, axes.max_running
+    if budget is not None and slots is not None and budget < slots:
+        yield f"token_budget = {budget} is below max_running = {slots}: not all can decode in one job under"
+    if budget is not None and axes.long_prefill_tokens > budget:
+        yield f"long_prefill_tokens = {axes.long_prefill_tokens} is above token_budget = {budget}, which holds under"
+
+
+def _unused(scenario: Scenario, axes: Axes) -> Iterator[str]:
+    """The settings of ``[scheduler]`` that the scenario writes and its policy does not read."""
+    read = (*USES[axes.composition], *(("token_budget",) if axes.has_budget else ()))
+    special = dict.fromkeys([*(name for names in USES.values() for name in names), "token_budget"])
+    written = scenario.scheduler.model_fields_set
+    return (f"scheduler.{name}" for name in special if name in written and name not in read)
+
+
+def _unused_kv(scenario: Scenario, kv: KvAxes | None) -> Iterator[str]:
+    """The settings of ``[kv]`` and ``[model]`` that the scenario writes and nothing reads."""
+    if scenario.model is not None and scenario.ledger is None:
+        yield "model"
+    if kv is None or scenario.kv is None:
+        return
+    idle = {"gate": kv.allocation == "contiguous"}
+    idle |= dict.fromkeys(("swap_blocks", "swap_ms_per_block"), kv.preemption != "swap")
+    for name in idle:
+        if idle[name] and name in scenario.kv.model_fields_set:
+            yield f"kv.{name}"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sim.engine.plan import Cycle, View
+from sim.engine.cycle import Cycle, View
 from sim.policies.base import Policy
 
 
@@ -14,11 +14,12 @@ class StaticBatch:
 
     def plan(self, view: View, cycle: Cycle) -> None:
         if not view.running:
-            self._form_batch(view, cycle)
+            self._form_batch(cycle)
         cycle.close_admission()
         self.composition.plan(view, cycle)
 
-    def _form_batch(self, view: View, cycle: Cycle) -> None:
-        """Take what waits, in order, up to the first that does not get in."""
-        while (head := view.waiting.head) is not None and cycle.admit(head):
+    def _form_batch(self, cycle: Cycle) -> None:
+        """Take what waits, in order, up to the first that does not get in; each with memory for its whole prompt."""
+        cycle.restore()
+        while (head := cycle.next_waiting()) is not None and cycle.admit(head, cycle.rest(head)):
             pass

@@ -16,7 +16,7 @@ from sim.record.tables import DECODE
 from sim.request import NEVER, Status
 
 if TYPE_CHECKING:
-    from sim.record.metrics import Distribution, Summary
+    from sim.record.metrics import Distribution, PoolFigures, Summary
     from sim.record.result import Result
 
 SCHEMA = "headway.result/1"
@@ -43,7 +43,7 @@ def run(result: Result) -> dict[str, Any]:
     return {
         **heading(result),
         "requests": [_request(result, index, id_) for index, id_ in enumerate(ids)],
-        "events": [_event(event, ids) for event in events(result.record)],
+        "events": [_event(event, ids) for event in events(result.record, result.settings["scheduler.order"])],
         "summary": summary(result.summary),
         "work": dict(result.work),
     }
@@ -65,7 +65,35 @@ def summary(figures: Summary) -> dict[str, Any]:
         "preemptions": figures.preemptions,
         "recomputedTokens": figures.recomputed_tokens,
         "scheduledTokens": figures.scheduled_tokens,
+        "recomputedShare": _share(figures.recomputed_tokens, figures.scheduled_tokens),
+        "wastedTokens": figures.wasted_tokens,
+        "wastedShare": _share(figures.wasted_tokens, figures.scheduled_tokens),
+        "kv": None if figures.pool is None else _pool(figures.pool),
     }
+
+
+def _pool(figures: PoolFigures) -> dict[str, Any]:
+    return {
+        "blocks": figures.blocks,
+        "usedBlocks": {
+            "min": figures.used_min,
+            "mean": float(figures.used_mean),
+            "p99": figures.used_p99,
+            "max": figures.used_max,
+        },
+        "admissions": figures.admissions,
+        "keptOut": {reason.name.lower(): count for reason, count in figures.kept_out.items()}
+        | {"headOfLine": figures.behind_head},
+        "swappedOut": figures.swapped,
+        "swapBlocksOut": figures.blocks_out,
+        "swapBlocksIn": figures.blocks_in,
+        "cachedTokens": figures.cached_tokens,
+        "cachedOnResumeTokens": figures.cached_on_resume_tokens,
+    }
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
 
 
 def plain(value: Any) -> Any:
@@ -109,7 +137,7 @@ def _line(value: Any) -> str:
     if isinstance(value, Ms):
         return ms_text(value)
     if isinstance(value, Decimal):
-        return f"{value:f}"
+        return f"{value.normalize():f}" if value % 1 else f"{int(value)}.0"
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
@@ -151,7 +179,7 @@ def _request(result: Result, index: int, id_: str) -> dict[str, Any]:
 
 
 def _event(event: Event, ids: Sequence[str]) -> dict[str, Any]:
-    return {
+    shown = {
         "job": event.job,
         "kind": Kind(event.kind).name.lower(),
         "startMs": Ms(event.start_ns),
@@ -163,8 +191,14 @@ def _event(event: Event, ids: Sequence[str]) -> dict[str, Any]:
         "preempted": [ids[request] for request in event.preempted],
         "waiting": [ids[request] for request in event.waiting],
         "running": [ids[request] for request in event.running],
-        "freeBlocks": None,
+        "freeBlocks": None if event.free_blocks == NEVER else event.free_blocks,
     }
+    if event.kind == Kind.SWAP:
+        shown["swapped"] = [
+            {"id": ids[copy.request], "blocks": copy.blocks, "direction": "out" if copy.out else "in"}
+            for copy in event.copied
+        ]
+    return shown
 
 
 def _distribution(values: Distribution) -> dict[str, Any]:

@@ -13,11 +13,13 @@ import numpy as np
 from sim import scenario as scenarios
 from sim.errors import ResultError, ScenarioError
 from sim.files import looks_like_utf16, not_utf8, open_regular
-from sim.policies.presets import COMPOSITIONS, PRESETS
+from sim.policies.orders import ORDERS
+from sim.policies.presets import COMPOSITIONS, PRESETS, resolve
+from sim.policies.victims import VICTIMS
 from sim.record.json_shape import Event, Run, check_version, shaped
 from sim.record.json_tables import record_of
 from sim.record.result import Result
-from sim.request import NEVER, Workload, default_id
+from sim.request import Workload, default_id
 from sim.scenario import Scenario
 from sim.show import escape, show, show_path
 from sim.workload.build import of_requests
@@ -90,8 +92,9 @@ class Contradiction(NamedTuple):
     found: str | int
 
 
-def contradictions(run: Run) -> Iterator[Contradiction]:
+def contradictions(run: Run, scenario: Scenario) -> Iterator[Contradiction]:
     """What keeps a run from being read as tables: unknown ids, requests that are in a job twice, and more."""
+    samples = {request.id: request.samples for request in scenario.workload.requests or ()}
     known = Counter(request.id for request in run.requests)
     for id_, times in known.items():
         if times > 1:
@@ -102,9 +105,13 @@ def contradictions(run: Run) -> Iterator[Contradiction]:
             yield Contradiction("jobs are numbered from 0 without a gap", where, place, event.job)
         yield from _listed(event, where, known)
         for item in event.scheduled:
-            if item.tokens < 1 or (item.phase == "decode" and item.tokens != 1):
-                at, due = f"{where}, request {escape(item.id)}", 1 if item.phase == "decode" else "at least 1"
-                yield Contradiction("every scheduled item has tokens, a decode one", at, due, item.tokens)
+            due = samples.get(item.id, 1)
+            if item.tokens < 1 or (item.phase == "decode" and item.tokens != due):
+                at, wanted = f"{where}, request {escape(item.id)}", due if item.phase == "decode" else "at least 1"
+                yield Contradiction("every scheduled item has tokens, a decode one a sample", at, wanted, item.tokens)
+        if ("swapped" in event.model_fields_set) != (event.kind == "swap"):
+            at, wanted = f"{where}, swapped", "a list" if event.kind == "swap" else "none"
+            yield Contradiction("swap jobs list what they copy", at, wanted, len(event.swapped))
 
 
 def _listed(event: Event, where: str, known: Mapping[str, int]) -> Iterator[Contradiction]:
@@ -113,6 +120,7 @@ def _listed(event: Event, where: str, known: Mapping[str, int]) -> Iterator[Cont
         "preempted": event.preempted,
         "waiting": event.waiting,
         "running": event.running,
+        "swapped": [copy.id for copy in event.swapped],
     }
     for name, ids in lists.items():
         for id_, times in Counter(ids).items():
@@ -138,7 +146,12 @@ def runs_of(document: Mapping[str, Any]) -> list[Result]:
 
 def scenario_of(document: Mapping[str, Any]) -> Scenario:
     """The scenario that a result holds. ``ResultError`` when it is none."""
-    known = {"policy": tuple(PRESETS), "composition": tuple(COMPOSITIONS)}
+    known = {
+        "policy": tuple(PRESETS),
+        "composition": tuple(COMPOSITIONS),
+        "order": tuple(ORDERS),
+        "victim": ("auto", *VICTIMS),
+    }
     try:
         return scenarios.load(document, known=known)
     except ScenarioError as error:
@@ -168,27 +181,20 @@ def workload_of(run: Run, scenario: Scenario) -> Workload:
     arrival_ns = np.array([row.arrival_ms for row in rows], dtype=np.int64)
     prompt_tokens = np.array([row.prompt_tokens for row in rows], dtype=np.int64)
     output_tokens = np.array([row.output_tokens for row in rows], dtype=np.int64)
-    if asked is None:
-        never = np.full(len(rows), NEVER, dtype=np.int64)
-        plain = all(id_ == default_id(index) for index, id_ in enumerate(ids))
-        whole = Workload(
-            arrival_ns=arrival_ns,
-            prompt_tokens=prompt_tokens,
-            output_tokens=output_tokens,
-            max_tokens=output_tokens,
-            priority=np.zeros_like(never),
-            deadline_ns=never,
-            cancel_ns=never,
-        )
-        return whole if plain else replace(whole, ids=ids)
+    base = Workload.of(arrival_ns, prompt_tokens, output_tokens) if asked is None else of_requests(asked)
     return replace(
-        of_requests(asked), arrival_ns=arrival_ns, prompt_tokens=prompt_tokens, output_tokens=output_tokens, ids=ids
+        base,
+        arrival_ns=arrival_ns,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        ids=None if all(id_ == default_id(index) for index, id_ in enumerate(ids)) else ids,
     )
 
 
 def _result(document: Mapping[str, Any], run: Run, base: Scenario, where: str) -> Result:
-    found = [f"{where}: {c.where}: {c.rule}: expected {c.expected}, found {c.found}" for c in contradictions(run)]
     candidates = scenarios_of_run(base, run.name, run.policy)
+    broken = contradictions(run, candidates[0] if candidates else base)
+    found = [f"{where}: {c.where}: {c.rule}: expected {c.expected}, found {c.found}" for c in broken]
     if not candidates:
         found.append(f"{where}: name = {show(run.name)}, policy = {show(run.policy)}: the scenario has no such run")
     if found:
@@ -204,7 +210,7 @@ def _result(document: Mapping[str, Any], run: Run, base: Scenario, where: str) -
         resolved=_resolved(candidates[0], run),
         settings=run.settings,
         provenance=document["provenance"],
-        record=record_of(run, workload),
+        record=record_of(run, workload, candidates[0], resolve(candidates[0])),
         work=run.work,
     )
 
@@ -212,15 +218,18 @@ def _result(document: Mapping[str, Any], run: Run, base: Scenario, where: str) -
 def _resolved(scenario: Scenario, run: Run) -> dict[str, Any]:
     """The complete document of one run, from the settings that it records."""
     document = scenario.document
-    tables: dict[str, dict[str, Any]] = {"device": {}, "scheduler": {}}
+    tables: dict[str, dict[str, Any]] = {"device": {}, "kv": {}, "scheduler": {}}
     for key, value in run.settings.items():
         table, _, name = key.partition(".")
         if table in tables and value is not None:
             tables[table][name] = value
+    if scenario.ledger is not None:  # they follow from memory_gib and [model]
+        tables["kv"].pop("blocks", None)
+        tables["kv"].pop("bytes_per_token", None)
     written = {key: value for key, value in document.get("run", {}).items() if key not in ("policies", "variants")}
     variant = [] if run.name == run.policy else [{"name": run.name, "set": {}}]
     return (
         document
-        | tables
+        | {table: values for table, values in tables.items() if values}
         | {"run": {"seed": scenario.run.seed, **written, **({"variants": variant} if variant else {})}}
     )

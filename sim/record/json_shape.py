@@ -1,81 +1,19 @@
 """What the result JSON looks like, as models for pydantic: strict types, no key beyond these, times as whole ns."""
 
 from collections.abc import Sequence
-from decimal import Decimal
-from math import isfinite
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
 
-from sim.clock import MAX_NS, NS_PER_MS
 from sim.errors import ResultError
-from sim.fields import MAX_TOKENS
 from sim.record.json_form import SCHEMA
+from sim.record.json_types import Count, Ms, Number, Scalar, Sha256, Shape, Tokens
 from sim.show import escape, shorten, show
 from sim.spelling import nearest
 
 MOST = 20
 """Most problems that are listed; the others are counted."""
-
-_DIGITS = 40
-"""Beyond 10^40, or finer than 10^-40, no number of a result lies; an exponent without bound would fill the memory."""
-
-
-def _decimal(value: object) -> Decimal:
-    if type(value) is float and isfinite(value):
-        value = Decimal(repr(value))
-    if type(value) is int and value.bit_length() <= 128:
-        value = Decimal(value)
-    if not isinstance(value, Decimal):
-        raise PydanticCustomError("number", "not a number")
-    exponent = value.as_tuple().exponent
-    if (
-        not isinstance(exponent, int)
-        or (value and not -_DIGITS <= value.adjusted() <= _DIGITS)
-        or -exponent > 2 * _DIGITS
-    ):
-        raise PydanticCustomError("number", "not a number that a result may hold")
-    return value
-
-
-def _ns(value: object) -> int:
-    """A time in ms to whole ns."""
-    numerator, denominator = _decimal(value).as_integer_ratio()
-    whole, rest = divmod(numerator * NS_PER_MS, denominator)
-    if rest:
-        raise PydanticCustomError("ns", "not a whole number of nanoseconds")
-    if not 0 <= whole < MAX_NS:
-        raise PydanticCustomError("ns", "not a time from 0 up to the end of the clock")
-    return whole
-
-
-def _scalar(value: object) -> object:
-    if value is None or type(value) in (str, bool):
-        return value
-    number = _decimal(value)
-    return value if type(value) is int else number
-
-
-Ms = Annotated[int, BeforeValidator(_ns)]
-"""Milliseconds in the file, whole ns once read."""
-
-Number = Annotated[Decimal, BeforeValidator(_decimal)]
-Scalar = Annotated[Any, BeforeValidator(_scalar)]
-Count = Annotated[int, Field(ge=0, lt=2**62)]
-Tokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
-Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(word.capitalize() for word in others)
-
-
-class Shape(BaseModel):
-    """Any object of the JSON: its keys in camelCase, all of them, none besides."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, alias_generator=_camel)
 
 
 class Provenance(Shape):
@@ -125,8 +63,16 @@ class Scheduled(Shape):
     phase: Literal["prefill", "decode"]
 
 
+class Copied(Shape):
+    """Blocks of one request in a swap job."""
+
+    id: str
+    blocks: Count
+    direction: Literal["out", "in"]
+
+
 class Event(Shape):
-    """One job."""
+    """One job; ``swapped`` is there in swap jobs, and only there."""
 
     job: Count
     kind: Literal["prefill", "decode", "mixed", "swap"]
@@ -137,6 +83,7 @@ class Event(Shape):
     waiting: list[str]
     running: list[str]
     free_blocks: Count | None
+    swapped: list[Copied] = Field(default=[])
 
 
 class Distribution(Shape):
@@ -149,6 +96,40 @@ class Distribution(Shape):
     p95: Number | None
     p99: Number | None
     max: Ms | None
+
+
+class UsedBlocks(Shape):
+    """Levels of blocks in use, weighted by the durations of jobs."""
+
+    min: Count
+    mean: Number
+    p99: Count
+    max: Count
+
+
+class KeptOut(Shape):
+    """At how many jobs the head of the queue was kept out by what, and how many stood behind it, over all of them."""
+
+    blocks: Count
+    slots: Count
+    budget: Count
+    swapped: Count
+    holes: Count
+    head_of_line: Count
+
+
+class PoolSummary(Shape):
+    """How the block pool was used."""
+
+    blocks: Count
+    used_blocks: UsedBlocks
+    admissions: Count
+    kept_out: KeptOut
+    swapped_out: Count
+    swap_blocks_out: Count
+    swap_blocks_in: Count
+    cached_tokens: Count
+    cached_on_resume_tokens: Count
 
 
 class Summary(Shape):
@@ -171,6 +152,10 @@ class Summary(Shape):
     preemptions: Count
     recomputed_tokens: Count
     scheduled_tokens: Count
+    recomputed_share: Number | None
+    wasted_tokens: Count
+    wasted_share: Number | None
+    kv: PoolSummary | None
 
 
 class Run(Shape):

@@ -1,13 +1,24 @@
-"""One run of the result JSON as the tables of a record. What the JSON lists job by job becomes stretches again."""
+"""One run of the result JSON as the tables of a record. What the JSON lists job by job becomes stretches again.
+
+What it does not say follows from making the decisions again (:mod:`sim.record.again`): the tokens in the blocks of
+each preemption and its kind, cached tokens of each admission, what was withheld, what blocked the queue. From the
+first job that is not as it should be (nobody but ``verify`` minds), this is what the listed jobs show on their own: as
+many cached tokens as the prompt lacks, recomputation wherever nothing is copied, nothing withheld and nothing blocked.
+"""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from sim.engine.plan import Kind
+from sim.engine.plan import Kind, Loss
+from sim.policies.presets import Choice
+from sim.record.json_again import Again, again
+from sim.record.json_lives import Life, Lives
 from sim.record.json_shape import Event, Run
 from sim.record.tables import (
     ADMISSION_COLUMNS,
+    COPY_COLUMNS,
     DECODE,
     JOB_COLUMNS,
     PREEMPTION_COLUMNS,
@@ -17,25 +28,43 @@ from sim.record.tables import (
     Table,
 )
 from sim.request import NEVER, Ints, Status, Workload
+from sim.scenario import Scenario
 
 Row = tuple[int, ...]
 
 
-def record_of(run: Run, workload: Workload) -> Record:
-    """The tables of a run in which ``contradictions`` found nothing."""
+def record_of(run: Run, workload: Workload, scenario: Scenario, choice: Choice) -> Record:
+    """The tables of a run in which ``contradictions`` found nothing; ``choice`` is what its scenario comes to."""
+    return read(run, workload, scenario, choice).record
+
+
+class Read(NamedTuple):
+    """``pool_known``: whether all jobs could be decided again, so that nothing in the record is a guess."""
+
+    record: Record
+    pool_known: bool
+
+
+def read(run: Run, workload: Workload, scenario: Scenario, choice: Choice) -> Read:
+    """The same, and how far it can be relied on."""
     index_of = {request.id: index for index, request in enumerate(run.requests)}
-    reader = _Reader(run, index_of)
+    told = again(run, workload, scenario, choice, index_of)
+    has_cache = choice.kv is not None and choice.kv.prefix_cache
+    reader = _Reader(run, index_of, told, Lives(run, workload, has_cache=has_cache))
     for event in run.events:
         reader.read(event)
-    return Record(
+    reader.lives.close_all()
+    record = Record(
         workload=workload,
-        requests=_requests(run, workload, reader.last_job),
+        requests=_requests(run, workload, reader.last_job, told),
         reasons={index: row.reason for index, row in enumerate(run.requests) if row.reason is not None},
         jobs=_table(JOB_COLUMNS, reader.jobs),
         schedule=_table(SCHEDULE_COLUMNS, reader.schedule()),
-        admissions=_table(ADMISSION_COLUMNS, reader.admissions),
-        preemptions=_table(PREEMPTION_COLUMNS, reader.preemptions),
+        admissions=_table(ADMISSION_COLUMNS, reader.admissions()),
+        preemptions=_table(PREEMPTION_COLUMNS, reader.preemptions()),
+        copies=_table(COPY_COLUMNS, reader.copies),
     )
+    return Read(record, pool_known=told.jobs >= len(run.events))
 
 
 def _table(columns: Sequence[str], rows: Sequence[Row]) -> Table:
@@ -43,12 +72,14 @@ def _table(columns: Sequence[str], rows: Sequence[Row]) -> Table:
     return {name: cells[:, place].copy() for place, name in enumerate(columns)}
 
 
-def _requests(run: Run, workload: Workload, last_job: Sequence[int]) -> Table:
-    """How each request came and went.
+def _requests(run: Run, workload: Workload, last_job: Sequence[int], told: Again) -> Table:
+    """How each request came and went, by the jobs begun before.
 
-    Who finishes goes with its last job; before any other instant, as many jobs had begun as have a start before it.
+    Unless that is known from making the decisions again: who finishes goes with its last job; before any other instant,
+    as many jobs had begun as have a start before it. A decision with copies begins several jobs at once: they all count
+    from the start of the first.
     """
-    starts_ns = np.array([event.start_ms for event in run.events], dtype=np.int64)
+    starts_ns = np.array([run.events[told.first_job(event.job)].start_ms for event in run.events], dtype=np.int64)
     ended_ns = np.array([NEVER if row.ended_ms is None else row.ended_ms for row in run.requests], dtype=np.int64)
     status = np.array([Status[row.status.upper()] for row in run.requests], dtype=np.int64)
     sent = np.array([row.reason != "not arrived" for row in run.requests])
@@ -56,90 +87,104 @@ def _requests(run: Run, workload: Workload, last_job: Sequence[int]) -> Table:
     def begun_before(ns: Ints) -> Ints:
         return np.searchsorted(np.sort(starts_ns), ns, side="left")
 
-    ended_job = np.where(status == Status.FINISHED, np.array(last_job) + 1, begun_before(ended_ns))
+    if told.ends is not None:
+        jobs = [(end.arrived_job, end.ended_job) for end in told.ends]
+        arrived_job, ended_job = np.array(jobs, dtype=np.int64).T
+        columns = {"arrived_job": arrived_job.copy(), "ended_job": ended_job.copy()}
+        return {"status": status, "ended_ns": ended_ns, **columns}
+    arrived_job = np.where(sent, begun_before(workload.arrival_ns), NEVER)
+    ended_job = np.where(ended_ns == NEVER, NEVER, begun_before(ended_ns))
+    ended_job = np.where(status == Status.FINISHED, np.array(last_job) + 1, ended_job)
     return {
         "status": status,
         "ended_ns": ended_ns,
-        "arrived_job": np.where(sent, begun_before(workload.arrival_ns), NEVER),
-        "ended_job": np.where(ended_ns == NEVER, NEVER, ended_job),
+        "arrived_job": arrived_job,
+        "ended_job": np.where(status == Status.REJECTED, arrived_job, ended_job),
     }
 
 
 class _Reader:
-    """Reads the jobs one after the other and keeps, per request, how far it is."""
+    """Reads the jobs one after the other and keeps who runs and who is swapped out."""
 
-    def __init__(self, run: Run, index_of: dict[str, int]) -> None:
+    def __init__(self, run: Run, index_of: dict[str, int], told: Again, lives: Lives) -> None:
         self.jobs: list[Row] = []
-        self.admissions: list[Row] = []
-        self.preemptions: list[Row] = []
+        self.copies: list[Row] = []
         self.last_job = [NEVER] * len(run.requests)
-        self._rows = run.requests
+        self.lives = lives
         self._index_of = index_of
-        self._chunks: list[tuple[Row, int]] = []
-        self._stretches: list[list[list[int]]] = [[] for _ in run.requests]
+        self._told = told
+        self._ended_ns = {index: row.ended_ms for index, row in enumerate(run.requests) if row.ended_ms is not None}
+        self._admissions: list[tuple[int, Life, int]] = []
+        self._preemptions: list[tuple[int, Life, int, Loss]] = []
         self._first_jobs: list[int] = []
-        self._computed = [0] * len(run.requests)
-        self._emitted = [0] * len(run.requests)
-        self._prefill_end = [row.prompt_tokens for row in run.requests]
-        self._admitted = [0] * len(run.requests)
         self._running: set[int] = set()
+        self._swapped: dict[int, Life] = {}
 
     def read(self, event: Event) -> None:
         """One job: who lost its blocks, who joined, what was scheduled."""
-        index_of = self._index_of
+        index_of, job = self._index_of, event.job
+        out = {index_of[copy.id] for copy in event.swapped if copy.direction == "out"}
+        self.copies += [(job, index_of[c.id], c.blocks, int(c.direction == "out")) for c in event.swapped]
         for request in map(index_of.__getitem__, event.preempted):
-            self._preempt(event.job, request)
+            self._preempt(job, request, Loss.SWAP if request in out else Loss.RECOMPUTE)
+        for request in [r for r in self._swapped if self._ended_ns.get(r, event.start_ms + 1) <= event.start_ms]:
+            del self._swapped[request]
         running = [index_of[id_] for id_ in event.running]
         for request in running:
             if request not in self._running:
-                self._admit(event.job, request)
+                self._admit(job, request)
         self._running = set(running)
         prefill = [item.tokens for item in event.scheduled if item.phase == "prefill"]
-        decodes = len(event.scheduled) - len(prefill)
+        decode = [item.tokens for item in event.scheduled if item.phase == "decode"]
         for place, item in enumerate(event.scheduled):
-            self.last_job[index_of[item.id]] = event.job
+            request = index_of[item.id]
+            self.last_job[request] = job
             if item.phase == "prefill":
-                self._chunk(event.job, index_of[item.id], item.tokens, place)
+                self.lives.prefill(request, job, item.tokens, place)
             else:
-                self._decode(index_of[item.id])
-        if decodes:
-            self._first_jobs.append(event.job)
-        self.jobs.append((event.start_ms, event.end_ms, Kind[event.kind.upper()], sum(prefill), decodes,
-                          len(event.waiting), len(event.running)))  # fmt: skip
+                self.lives.decode(request, len(self._first_jobs), item.tokens)
+        if decode:
+            self._first_jobs.append(job)
+        withheld, blocked = self._told.pool(job)
+        self.jobs.append((event.start_ms, event.end_ms, Kind[event.kind.upper()], sum(prefill), sum(decode),
+                          len(event.waiting), len(event.running), len(self._swapped),
+                          NEVER if event.free_blocks is None else event.free_blocks, withheld, blocked))  # fmt: skip
 
     def schedule(self) -> list[Row]:
         """The rows by request, then in time."""
-        keyed = [((row[0], job), row) for row, job in self._chunks]
-        for request, stretches in enumerate(self._stretches):
-            for first, jobs in stretches:
-                row = (request, int(DECODE), first, jobs, jobs, NEVER, 1)
+        keyed = []
+        for request in range(len(self.last_job)):
+            for job, tokens, place, emits in self.lives.chunks[request]:
+                keyed.append(((request, job), (request, int(PREFILL), job, 1, tokens, place, int(emits))))
+            for first, jobs, tokens in self.lives.stretches[request]:
+                row = (request, int(DECODE), first, jobs, tokens, NEVER, 1)
                 keyed.append(((request, self._first_jobs[first]), row))
         return [row for _, row in sorted(keyed, key=lambda pair: pair[0])]
 
-    def _preempt(self, job: int, request: int) -> None:
-        self.preemptions.append((job, request, self._computed[request]))
-        self._computed[request] = 0
+    def admissions(self) -> list[Row]:
+        rows: list[Row] = []
+        for job, life, back in self._admissions:
+            known = self._told.admissions.get((job, life.request))
+            rows.append((job, life.request, 0 if back else life.cached if known is None else known, back))
+        return rows
+
+    def preemptions(self) -> list[Row]:
+        rows: list[Row] = []
+        for job, life, scheduled, loss in self._preemptions:
+            tokens, kind = self._told.preemptions.get((job, life.request), (life.cached + scheduled, loss))
+            rows.append((job, life.request, tokens, kind))
+        return rows
+
+    def _preempt(self, job: int, request: int, loss: Loss) -> None:
+        life = self.lives.of(request)
+        self._preemptions.append((job, life, life.scheduled, loss))
         self._running.discard(request)
+        if loss is Loss.SWAP:
+            self._swapped[request] = life
+        else:
+            self.lives.close(request)
 
     def _admit(self, job: int, request: int) -> None:
-        row, before = self._rows[request], self._admitted[request]
-        cached = (row.cached_tokens, row.cached_on_resume_tokens)[before] if before < 2 else 0
-        self._admitted[request] += 1
-        self._computed[request] = cached
-        self._prefill_end[request] = row.prompt_tokens + self._emitted[request]
-        self.admissions.append((job, request, cached))
-
-    def _chunk(self, job: int, request: int, tokens: int, place: int) -> None:
-        self._computed[request] += tokens
-        emits = self._computed[request] == self._prefill_end[request]
-        self._emitted[request] += emits
-        self._chunks.append(((request, int(PREFILL), job, 1, tokens, place, int(emits)), job))
-
-    def _decode(self, request: int) -> None:
-        number, stretches = len(self._first_jobs), self._stretches[request]
-        self._computed[request] += 1
-        self._emitted[request] += 1
-        if stretches and sum(stretches[-1]) == number:
-            stretches[-1][1] += 1
-        else:
-            stretches.append([number, 1])
+        back = self._swapped.pop(request, None)
+        life = self.lives.begin(request, self._told.admissions.get((job, request))) if back is None else back
+        self._admissions.append((job, life, int(back is not None)))

@@ -8,6 +8,7 @@ import numpy as np
 from sim.engine.plan import Job
 from sim.record.tables import (
     ADMISSION_COLUMNS,
+    COPY_COLUMNS,
     DECODE,
     JOB_COLUMNS,
     PREEMPTION_COLUMNS,
@@ -46,41 +47,57 @@ class Log:
         self._schedule = Rows(SCHEDULE_COLUMNS)
         self._admissions = Rows(ADMISSION_COLUMNS)
         self._preemptions = Rows(PREEMPTION_COLUMNS)
+        self._copies = Rows(COPY_COLUMNS)
         self._reasons: dict[int, str] = {}
         self._requests = {name: np.full(len(workload), NEVER, dtype=np.int64) for name in REQUEST_COLUMNS}
         self._decoding_jobs = 0
-        self._stretches: dict[int, tuple[int, int]] = {}
+        self._decoders: Sequence[Request] = ()
+        self._stretches: dict[int, int] = {}
+        self._samples = workload.samples
 
     def on_arrival(self, request: Request, jobs_begun: int) -> None:
         self._requests["arrived_job"][request.index] = jobs_begun
 
     def on_job(self, job: Job) -> None:
-        work = job.work
-        self._jobs.append(job.start_ns, job.end_ns, job.kind, work.prefill_tokens, work.decode_requests,
-                          job.waiting, job.running)  # fmt: skip
-        for admission in job.admitted:
-            self._admissions.append(job.number, admission.request.index, admission.cached_tokens)
+        free_blocks = NEVER if job.free_blocks is None else job.free_blocks
+        self._jobs.append(job.start_ns, job.end_ns, job.kind, job.work.prefill_tokens, job.work.decode_requests,
+                          job.waiting, job.running, job.swapped, free_blocks, job.withheld_blocks,
+                          job.blocked)  # fmt: skip
+        for request, cached_tokens, back in job.admitted:
+            self._admissions.append(job.number, request.index, cached_tokens, back)
+        for request, tokens, loss in job.preempted:
+            self._preemptions.append(job.number, request.index, tokens, loss)
+        for request, blocks, out in job.copies:
+            self._copies.append(job.number, request.index, blocks, out)
         for request, tokens, place in job.chunks:
+            if request.index in self._stretches:  # it was preempted, and computes again what it had
+                self._close_stretch(request.index)
+                self._decoders = ()
             emits = request.computed + tokens == request.prefill_end
             self._schedule.append(request.index, PREFILL, job.number, 1, tokens, place, emits)
-        if job.decodes:
-            self._log_decodes(job.decodes)
+        decodes = job.decodes
+        if decodes:
+            if decodes != self._decoders:
+                self._change_decoders(decodes)
+            self._decoding_jobs += 1
 
     def on_end(self, request: Request, status: Status, reason: str | None, now_ns: int, jobs_begun: int) -> None:
         columns = self._requests
         columns["status"][request.index] = status
         columns["ended_ns"][request.index] = now_ns
         columns["ended_job"][request.index] = jobs_begun
+        if status is Status.REJECTED:
+            columns["ended_ns"][request.index] = NEVER  # a rejected request has no times
         if reason is not None:
             self._reasons[request.index] = reason
 
-    def end_unfinished(self, running: Collection[int]) -> None:
-        """The horizon: whoever has not ended is unfinished, where it is. ``running`` holds indices."""
+    def end_unfinished(self, running: Collection[int], swapped: Collection[int]) -> None:
+        """The horizon: whoever has not ended is unfinished, where it is. Both hold indices."""
         columns = self._requests
         for index in np.flatnonzero(columns["status"] == NEVER).tolist():
             columns["status"][index] = Status.UNFINISHED
-            arrived = columns["arrived_job"][index] != NEVER
-            self._reasons[index] = "running" if index in running else "waiting" if arrived else "not arrived"
+            arrived = "waiting" if columns["arrived_job"][index] != NEVER else "not arrived"
+            self._reasons[index] = "running" if index in running else "swapped" if index in swapped else arrived
 
     def record(self) -> Record:
         """The tables as they stand. Call it once, when the run is over."""
@@ -97,19 +114,20 @@ class Log:
             schedule={name: column[order] for name, column in schedule.items()},
             admissions=self._admissions.table(),
             preemptions=self._preemptions.table(),
+            copies=self._copies.table(),
         )
 
-    def _log_decodes(self, decodes: Sequence[Request]) -> None:
-        """Each request's stretch goes on if it decoded in the decoding job before this one, else a new one begins."""
+    def _change_decoders(self, decodes: Sequence[Request]) -> None:
+        """Others decode than in the decoding job before: their stretches begin, those of who is missing are over."""
         number = self._decoding_jobs
-        self._decoding_jobs += 1
+        now = {request.index for request in decodes}
+        for index in [index for index in self._stretches if index not in now]:
+            self._close_stretch(index)
         for request in decodes:
-            first, after = self._stretches.get(request.index, (number, number))
-            if after != number:
-                self._close_stretch(request.index)
-                first = number
-            self._stretches[request.index] = (first, number + 1)
+            self._stretches.setdefault(request.index, number)
+        self._decoders = decodes
 
     def _close_stretch(self, index: int) -> None:
-        first, after = self._stretches.pop(index)
-        self._schedule.append(index, DECODE, first, after - first, after - first, NEVER, 1)
+        first = self._stretches.pop(index)
+        jobs = self._decoding_jobs - first
+        self._schedule.append(index, DECODE, first, jobs, jobs * int(self._samples[index]), NEVER, 1)

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from sim.clock import ms_text
 from sim.engine.plan import Job
-from sim.errors import LimitError
+from sim.errors import LimitError, StalledError
 from sim.request import Request, Status
 
 LOOK_EVERY_JOBS = 256
@@ -56,6 +56,34 @@ class Limits(Observer):
 
     def _stop(self, limit: str, job: Job) -> NoReturn:
         raise LimitError(f"stopped after {limit}: {job.number} jobs, {ms_text(job.start_ns)} ms of simulated time")
+
+
+class Liveness(Observer):
+    """Raises ``StalledError`` when requests only throw each other out, for ever.
+
+    A job that emits nothing computes at least one token or copies a block. Without preemption, so many in a row that
+    the pool's slots are passed several times can't be; with it they are a circle, unless something from outside may
+    still break it: until ``quiet_from_ns`` only jobs of one instant count.
+    """
+
+    def __init__(self, pool_tokens: int, quiet_from_ns: int) -> None:
+        self._most_jobs = 4 * pool_tokens + 1000
+        self._quiet_from_ns = quiet_from_ns
+        self._jobs = 0
+        self._since_ns = 0
+
+    def on_job(self, job: Job) -> None:
+        emits = job.decodes or any(c.request.computed + c.tokens == c.request.prefill_end for c in job.chunks)
+        goes_on = job.start_ns > self._since_ns and job.start_ns < self._quiet_from_ns
+        if emits or goes_on:
+            self._jobs, self._since_ns = 0, job.end_ns
+            return
+        self._jobs += 1
+        if self._jobs > self._most_jobs:
+            raise StalledError(
+                f"no progress: {self._jobs} jobs without a token, up to {ms_text(job.end_ns)} ms of simulated time; "
+                f"requests throw each other out of the pool, the last ones {[c.request.id for c in job.chunks]}"
+            )
 
 
 class Progress(Observer):

@@ -1,15 +1,17 @@
 """The record's tables as Parquet: snake_case columns, times in ns; what does not exist is null, codes are words."""
 
+import io
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from sim.engine.plan import Kind
+from sim.engine.plan import Blocked, Kind, Loss
 from sim.errors import ResultError
 from sim.record.tables import (
     ADMISSION_COLUMNS,
+    COPY_COLUMNS,
     JOB_COLUMNS,
     PREEMPTION_COLUMNS,
     REQUEST_COLUMNS,
@@ -18,21 +20,28 @@ from sim.record.tables import (
     Record,
     Table,
 )
-from sim.request import NEVER, Ints, Status, Workload
+from sim.request import NEVER, Ints, Status, Workload, default_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from sim.record.result import Result
 
-TABLES = ("requests", "jobs", "schedule", "admissions", "preemptions")
+TABLES = ("requests", "jobs", "schedule", "admissions", "preemptions", "copies")
 COLUMNS = {
     "jobs": JOB_COLUMNS,
     "schedule": SCHEDULE_COLUMNS,
     "admissions": ADMISSION_COLUMNS,
     "preemptions": PREEMPTION_COLUMNS,
+    "copies": COPY_COLUMNS,
 }
-WORDS: Mapping[str, type[IntEnum]] = {"status": Status, "kind": Kind, "phase": Phase}
+WORDS: Mapping[str, type[IntEnum]] = {
+    "status": Status,
+    "kind": Kind,
+    "phase": Phase,
+    "loss": Loss,
+    "blocked": Blocked,
+}
 """The columns that hold codes, and what the codes mean."""
 
 ROWS_AT_ONCE = 1 << 17
@@ -46,7 +55,7 @@ def tables(result: "Result") -> Iterator[tuple[str, "pa.Table"]]:
         yield name, _arrow({column: table[column] for column in columns})
 
 
-def write(table: "pa.Table", file: BinaryIO) -> None:
+def write(table: "pa.Table", file: io.RawIOBase) -> None:
     """One table into an open file: the same bytes for the same table."""
     import pyarrow.parquet as pq
 
@@ -59,8 +68,8 @@ def read(name: str, file: BinaryIO) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(file)
-        return {column: _plain(name, column, table[column]) for column in table.column_names}
+        table = pq.ParquetFile(file).read()
+        return {column: _plain(name, column, table[column].combine_chunks()) for column in table.column_names}
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ResultError(f"{name}.parquet: can't be read: {error}") from error
 
@@ -70,11 +79,14 @@ def record_of(columns: Mapping[str, Mapping[str, Any]]) -> Record:
     requests = columns["requests"]
     workload_names = [name for name, _ in Workload.empty().columns()]
     numbers = _take("requests", requests, (*workload_names, *REQUEST_COLUMNS))
-    texts = {name: _texts(requests, name, len(numbers["status"])) for name in ("id", "tenant", "reason")}
+    texts = {
+        name: _texts(requests, name, len(numbers["status"])) for name in ("id", "tenant", "prefix_group", "reason")
+    }
     workload = Workload(
         **{name: numbers[name] for name in workload_names},
-        ids=[text or "" for text in texts["id"]],
+        ids=_ids([text or "" for text in texts["id"]]),
         tenants=[text or "" for text in texts["tenant"]] if any(texts["tenant"]) else None,
+        prefix_groups=[text or "" for text in texts["prefix_group"]] if any(texts["prefix_group"]) else None,
     )
     return Record(
         workload=workload,
@@ -82,6 +94,11 @@ def record_of(columns: Mapping[str, Mapping[str, Any]]) -> Record:
         reasons={index: text for index, text in enumerate(texts["reason"]) if text is not None},
         **{name: _take(name, columns[name], wanted) for name, wanted in COLUMNS.items()},
     )
+
+
+def _ids(texts: list[str]) -> list[str] | None:
+    """None for the default names, as the workload has it."""
+    return None if all(text == default_id(index) for index, text in enumerate(texts)) else texts
 
 
 def _requests(result: "Result") -> "pa.Table":
@@ -92,6 +109,7 @@ def _requests(result: "Result") -> "pa.Table":
         {
             "id": workload.all_ids(),
             "tenant": workload.tenants or [""] * requests,
+            "prefix_group": workload.prefix_groups or [""] * requests,
             **columns,
             "reason": [reasons.get(index) for index in range(requests)],
             "finish_reason": [result.finish_reason(index) for index in range(requests)],
@@ -108,7 +126,11 @@ def _arrow(columns: Mapping[str, Any]) -> "pa.Table":
         if name in WORDS:
             words = [word.name.lower() for word in WORDS[name]]
             return pa.DictionaryArray.from_arrays(pa.array(values.astype(np.int8)), pa.array(words))
-        absent = values == NEVER if name.endswith("_ns") or name in ("place", "arrived_job", "ended_job") else None
+        absent = (
+            values == NEVER
+            if name.endswith("_ns") or name in ("place", "arrived_job", "ended_job", "parent", "free_blocks")
+            else None
+        )
         return pa.array(values, pa.int64(), mask=absent)
 
     return pa.table({name: column(name, values) for name, values in columns.items()})
@@ -118,17 +140,28 @@ def _plain(table: str, name: str, column: Any) -> Ints | list[str | None]:
     import pyarrow as pa
 
     if name in WORDS:
-        codes = {word.name.lower(): word.value for word in WORDS[name]}
-        try:
-            return np.array([codes[word] for word in column.to_pylist()], dtype=np.int64)
-        except KeyError as error:
-            raise ResultError(f"{table}.parquet: {name} holds {error}; known are {', '.join(codes)}") from None
+        return _codes(table, name, column)
     if pa.types.is_string(column.type):
         texts: list[str | None] = column.to_pylist()
         return texts
     if not pa.types.is_int64(column.type):
         raise ResultError(f"{table}.parquet: {name} is of type {column.type}, expected int64")
     return np.asarray(column.fill_null(NEVER).to_numpy(), dtype=np.int64)
+
+
+def _codes(table: str, name: str, column: Any) -> Ints:
+    """A column of words as their codes."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        raise ResultError(f"{table}.parquet: {name} is of type {column.type}, expected a dictionary of words")
+    codes = {word.name.lower(): word.value for word in WORDS[name]}
+    unknown = [word for word in column.dictionary.to_pylist() if word not in codes]
+    if unknown or column.null_count:
+        found = repr(unknown[0]) if unknown else "nothing in some rows"
+        raise ResultError(f"{table}.parquet: {name} holds {found}; known are {', '.join(codes)}")
+    meaning = np.array([codes[word] for word in column.dictionary.to_pylist()], dtype=np.int64)
+    return np.asarray(meaning[column.indices.to_numpy()], dtype=np.int64)
 
 
 def _take(table: str, columns: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Ints]:

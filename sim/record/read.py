@@ -33,9 +33,9 @@ def open_results(path: str | PathLike[str]) -> list[Result]:
     """
     place = Path(path)
     if not place.is_dir() and (place.exists() or place.suffix == ".json"):
-        from sim.record import json_read
+        from sim.record.json_read import read_document, runs_of
 
-        return json_read.runs_of(json_read.read_document(place))
+        return runs_of(read_document(place))
     with store.reading(place) as open_file:
         return [read_run(open_file, prefix) for prefix in _runs(open_file)]
 

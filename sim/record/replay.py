@@ -1,11 +1,13 @@
 """The record read job by job: who was scheduled, who waited and who ran, as they stood when each job began."""
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from sim.engine.plan import Loss
+from sim.policies.orders import ORDERS
 from sim.record.tables import DECODE, PREFILL, Record, Table
-from sim.request import NEVER, Flags, Status
+from sim.request import NEVER, Flags, Request, Status
 
 
 class Scheduled(NamedTuple):
@@ -16,6 +18,14 @@ class Scheduled(NamedTuple):
     phase: int
 
 
+class Copied(NamedTuple):
+    """Blocks of one request (by index) in a swap job, out to the host or back."""
+
+    request: int
+    blocks: int
+    out: int
+
+
 class Event(NamedTuple):
     """One job of the record. Requests are indices; ``waiting`` is in queue order, ``running`` in order of admission."""
 
@@ -24,44 +34,48 @@ class Event(NamedTuple):
     end_ns: int
     kind: int
     scheduled: list[Scheduled]
+    copied: list[Copied]
     preempted: list[int]
     waiting: list[int]
     running: list[int]
+    free_blocks: int
 
 
-def events(record: Record) -> Iterator[Event]:
-    """Every job in order. Needs memory for one job at a time, beside the record."""
+def events(record: Record, order: str) -> Iterator[Event]:
+    """Every job, in turn; ``order`` is that of the queue. Needs memory for one job at a time, beside the record."""
     chunks = _by(record.schedule, "job", record.schedule["phase"] == PREFILL, ("request", "tokens", "place"))
+    copies = _by(record.copies, "job", slice(None), ("request", "blocks", "out"))
     decoders = _Decoders(record.schedule)
-    admitted = _by(record.admissions, "job", slice(None), ("request",))
-    preempted = _by(record.preemptions, "job", slice(None), ("request",))
-    crowd = _Crowd(record)
-    jobs = record.jobs
-    for job, decode_requests in enumerate(jobs["decode_requests"].tolist()):
-        crowd.move(job)
-        gone = [request for (request,) in preempted.get(job, ())]
-        crowd.preempt(gone)
-        crowd.admit(request for (request,) in admitted.get(job, ()))
+    crowd = _Crowd(record, order)
+    jobs = {name: column.tolist() for name, column in record.jobs.items()}
+    samples = record.workload.samples.tolist()
+    for job, decode_requests in enumerate(jobs["decode_requests"]):
+        preempted = crowd.move(job)
         active = decoders.step() if decode_requests else ()
-        decodes = (Scheduled(request, 1, DECODE) for request in crowd.running if request in active)
+        decodes = (Scheduled(request, samples[request], DECODE) for request in crowd.running if request in active)
         yield Event(
             job=job,
-            start_ns=int(jobs["start_ns"][job]),
-            end_ns=int(jobs["end_ns"][job]),
-            kind=int(jobs["kind"][job]),
+            start_ns=jobs["start_ns"][job],
+            end_ns=jobs["end_ns"][job],
+            kind=jobs["kind"][job],
             scheduled=_merge(chunks.get(job, ()), decodes),
-            preempted=gone,
-            waiting=list(crowd.waiting),
+            copied=[Copied(*row) for row in copies.get(job, ())],
+            preempted=preempted,
+            waiting=crowd.waiting(),
             running=list(crowd.running),
+            free_blocks=jobs["free_blocks"][job],
         )
 
 
 class _Crowd:
     """Who waits and who runs, job after job."""
 
-    def __init__(self, record: Record) -> None:
-        self.waiting: deque[int] = deque()
+    def __init__(self, record: Record, order: str) -> None:
         self.running: dict[int, None] = {}
+        self._queue = _Line(record, order)
+        self._swapped: set[int] = set()
+        self._admitted = _by(record.admissions, "job", slice(None), ("request", "back"))
+        self._preempted = _by(record.preemptions, "job", slice(None), ("request", "loss"))
         self._arrivals: dict[int, list[int]] = defaultdict(list)
         self._ends: dict[int, list[int]] = defaultdict(list)
         arrived, ended = record.requests["arrived_job"].tolist(), record.requests["ended_job"].tolist()
@@ -71,24 +85,60 @@ class _Crowd:
                 self._arrivals[arrived[request]].append(request)
                 self._ends[ended[request]].append(request)
 
-    def move(self, job: int) -> None:
-        """Up to the decision for ``job``: who has arrived comes in, who has ended is gone."""
-        self.waiting.extend(self._arrivals.get(job, ()))
-        for request in self._ends.get(job, ()):
-            if request in self.running:
-                del self.running[request]
-            else:
-                self.waiting.remove(request)
+    def waiting(self) -> list[int]:
+        return list(self._queue)
 
-    def preempt(self, requests: list[int]) -> None:
-        for request in requests:
+    def move(self, job: int) -> list[int]:
+        """Up to what stands once ``job`` is scheduled; answers who was preempted for it."""
+        for request in self._arrivals.get(job, ()):
+            self._queue.add(request)
+        preempted = self._preempted.get(job, ())
+        for request, loss in preempted:
             del self.running[request]
-            self.waiting.appendleft(request)
-
-    def admit(self, requests: Iterator[int]) -> None:
-        for request in requests:
-            self.waiting.remove(request)
+            if loss == Loss.SWAP:
+                self._swapped.add(request)
+            else:
+                self._queue.put_back(request)
+        for request in self._ends.get(job, ()):
+            self._take_out(request)
+        for request, back in self._admitted.get(job, ()):
+            if back:
+                self._swapped.remove(request)
+            else:
+                self._queue.remove(request)
             self.running[request] = None
+        return [request for request, _ in preempted]
+
+    def _take_out(self, request: int) -> None:
+        if request in self.running:
+            del self.running[request]
+        elif request in self._swapped:
+            self._swapped.remove(request)
+        else:
+            self._queue.remove(request)
+
+
+class _Line:
+    """The queue of the order, over indices."""
+
+    def __init__(self, record: Record, order: str) -> None:
+        self._workload = record.workload
+        self._requests: dict[int, Request] = {}
+        self._queue = ORDERS[order]()
+
+    def __iter__(self) -> Iterator[int]:
+        return (request.index for request in self._queue)
+
+    def add(self, index: int) -> None:
+        request = self._requests[index] = Request(self._workload.spec(index))
+        self._queue.add(request)
+
+    def put_back(self, index: int) -> None:
+        self._requests[index].admitted_before = True
+        self._queue.put_back(self._requests[index])
+
+    def remove(self, index: int) -> None:
+        self._queue.remove(self._requests[index])
 
 
 class _Decoders:

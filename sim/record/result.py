@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any
 
 from sim.record import json_form
+from sim.record.memory import Usage, usage
 from sim.record.metrics import Summary, summarise
 from sim.record.tables import Record, Table
 from sim.record.timeline import Timeline, request_columns
@@ -56,11 +57,21 @@ class Result:
 
     @cached_property
     def summary(self) -> Summary:
-        return summarise(self.record, self.requests, self.timeline)
+        return summarise(self.record, self.requests, self.timeline, self.settings["kv.blocks"])
+
+    def memory_usage(self) -> Usage:
+        """What the slots of the pool were used for during each job (see :mod:`sim.record.memory`).
+
+        ``ValueError``: there is no pool, or requests share blocks.
+        """
+        return usage(self.record, self.settings)
 
     def finish_reason(self, index: int) -> str | None:
-        """Why the request at ``index`` finished: ``stop`` (it had emitted all); None if it did not finish."""
-        return "stop" if self.record.requests["status"][index] == Status.FINISHED else None
+        """Why the request at ``index`` finished: ``stop`` (it emitted all), ``length`` (cut); None if it did not."""
+        if self.record.requests["status"][index] != Status.FINISHED:
+            return None
+        asked = self.requests["output_tokens"][index] * self.requests["samples"][index]
+        return "stop" if self.requests["emitted_tokens"][index] == asked else "length"
 
     def token_times(self, id: str) -> Ints:  # noqa: A002  # the contract's name
         """The times of a request's tokens: int64 ns, in order, empty if it emitted none. ``KeyError``: no such id."""

@@ -35,16 +35,19 @@ class Timeline:
 
     @cached_property
     def columns(self) -> Table:
-        """One row per request: ``emitted_tokens, first_scheduled_ns, first_token_ns, last_token_ns, max_itl_ns``."""
+        """One row per request: ``emissions, first_scheduled_ns, first_token_ns, last_token_ns, max_itl_ns``.
+
+        At each of its ``emissions`` a request emits one token for each of its samples.
+        """
         requests = len(self._record.workload)
         owner = self._pieces["request"]
-        emitted = np.bincount(owner, weights=self._pieces["jobs"], minlength=requests).astype(np.int64)
+        emissions = np.bincount(owner, weights=self._pieces["jobs"], minlength=requests).astype(np.int64)
         max_itl_ns = np.full(requests, NEVER, dtype=np.int64)
         np.maximum.at(max_itl_ns, owner[1:][self._joined], self._entry_gaps_ns)
         long = self._long_stretches
         np.maximum.at(max_itl_ns, owner[long], self._longest_gap_ns(long))
         return {
-            "emitted_tokens": emitted,
+            "emissions": emissions,
             "first_scheduled_ns": self._first_scheduled_ns(),
             "first_token_ns": _of_first(owner, self._first_ns, requests),
             "last_token_ns": _of_last(owner, self._last_ns, requests),
@@ -118,8 +121,8 @@ def request_columns(record: Record, timeline: Timeline) -> dict[str, Ints]:
     requests = len(workload)
     finished = record.requests["status"] == Status.FINISHED
     first_ns, last_ns = times["first_token_ns"], times["last_token_ns"]
-    emitted, arrival_ns = times["emitted_tokens"], workload.arrival_ns
-    several = emitted >= 2
+    emissions, arrival_ns = times["emissions"], workload.arrival_ns
+    several = emissions >= 2
     admissions = record.admissions
     _, first = np.unique(admissions["request"], return_index=True)
     again = np.ones(len(admissions["request"]), dtype=bool)
@@ -133,17 +136,17 @@ def request_columns(record: Record, timeline: Timeline) -> dict[str, Ints]:
     return {
         **dict(workload.columns()),
         **record.requests,
-        "emitted_tokens": emitted,
+        "emitted_tokens": emissions * workload.samples,
         "first_scheduled_ns": times["first_scheduled_ns"],
         "first_token_ns": first_ns,
         "finish_ns": np.where(finished, last_ns, NEVER),
         "queue_ns": _gap(arrival_ns, times["first_scheduled_ns"]),
         "ttft_ns": _gap(arrival_ns, first_ns),
         "max_itl_ns": np.where(several, times["max_itl_ns"], NEVER),
-        "tpot_ns": np.where(several, _divide_half_up(last_ns - first_ns, np.maximum(emitted - 1, 1)), NEVER),
+        "tpot_ns": np.where(several, _divide_half_up(last_ns - first_ns, np.maximum(emissions - 1, 1)), NEVER),
         "e2e_ns": np.where(finished, last_ns - arrival_ns, NEVER),
         "preemptions": np.bincount(record.preemptions["request"], minlength=requests),
-        "recomputed_tokens": total(record.preemptions, "tokens_lost"),
+        "recomputed_tokens": total(record.recomputed, "tokens"),
         "cached_tokens": total(admissions, "cached_tokens", ~again),
         "cached_on_resume_tokens": total(admissions, "cached_tokens", again),
     }

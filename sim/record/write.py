@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sim.record import json_form, parquet_form, store
-from sim.record.result import Result
+
+if TYPE_CHECKING:
+    from sim.record.result import Result
 
 JSON_TOKENS = 100_000
 """Up to so many tokens in all, a folder holds the JSON as well."""
@@ -28,7 +30,7 @@ def check_writable(path: str | PathLike[str]) -> None:
         store.check_writable(Path(path), "folder")
 
 
-def save_all(results: Sequence[Result], path: str | PathLike[str]) -> None:
+def save_all(results: Sequence["Result"], path: str | PathLike[str]) -> None:
     """All runs of one scenario: a JSON file, or ``DIR/<run>/`` and (few tokens) ``DIR/result.json``."""
     if is_json(path):
         _save_json(results, Path(path))
@@ -42,7 +44,7 @@ def save_all(results: Sequence[Result], path: str | PathLike[str]) -> None:
         folder.write("runs.json", [_object({"schema": RUNS_SCHEMA, "runs": [result.name for result in results]})])
 
 
-def save_run(result: Result, path: str | PathLike[str]) -> None:
+def save_run(result: "Result", path: str | PathLike[str]) -> None:
     """One run: a JSON file, or one folder of tables."""
     if is_json(path):
         _save_json([result], Path(path))
@@ -51,11 +53,11 @@ def save_run(result: Result, path: str | PathLike[str]) -> None:
         _save_tables(result, folder, "")
 
 
-def _save_json(results: Sequence[Result], path: Path) -> None:
+def _save_json(results: Sequence["Result"], path: Path) -> None:
     store.write_file(path, _json(results), ours=store.begins_with_schema("headway.result/"))
 
 
-def _save_tables(result: Result, folder: store.Folder, prefix: str) -> None:
+def _save_tables(result: "Result", folder: store.Folder, prefix: str) -> None:
     import tomli_w
 
     for name, table in parquet_form.tables(result):
@@ -73,7 +75,7 @@ def _save_tables(result: Result, folder: store.Folder, prefix: str) -> None:
     folder.write(f"{prefix}as-read.toml", [tomli_w.dumps(result.scenario).encode()])
 
 
-def _json(results: Sequence[Result]) -> Iterator[bytes]:
+def _json(results: Sequence["Result"]) -> Iterator[bytes]:
     for piece in json_form.text(json_form.document(results)):
         yield piece.encode()
     yield b"\n"

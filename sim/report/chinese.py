@@ -4,6 +4,8 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from sim.capacity import Ledger
+from sim.engine.plan import Blocked
 from sim.report.texts import FIRST, LAST, NB, STALL, Texts
 from sim.request import Status
 
@@ -16,12 +18,17 @@ class Chinese(Texts):
         "ttft": "TTFT", "max_itl": "最大 ITL", "e2e": "E2E", "queue": "排队", "itl": "ITL", "tpot": "TPOT",
         "mean": "平均", "max": "最大", "gained": "改善", "lost": "变差", "unchanged": "不变",
         "finished": "完成", "overall": "整批",
+        "memory": "内存", "pool": "块池", "queue_head": "准入", "work": "工作", "swap": "换出", "cache": "缓存",
     }  # fmt: skip
     metric: ClassVar = {FIRST: f"首{NB}token", STALL: "最长停顿", LAST: f"末{NB}token"}
     status: ClassVar = {
         Status.FINISHED: "完成", Status.REJECTED: "拒绝", Status.CANCELLED: "取消", Status.UNFINISHED: "未完成",
     }  # fmt: skip
     reason: ClassVar = {"running": "执行中", "waiting": "等待中", "not arrived": "尚未到达"}
+    kept_out_by: ClassVar = {
+        Blocked.BLOCKS: "块不够", Blocked.HOLES: "没有够大的连续空间", Blocked.SLOTS: "名额已满",
+        Blocked.BUDGET: "预算用完", Blocked.SWAPPED: "换出的先回来",
+    }  # fmt: skip
     legend_of_requests: ClassVar = (
         "TTFT、E2E、排队分别是从到达到首 token、末 token、第一次执行的时间；最大 ITL 是两个 token 之间的最长停顿；"
         "全批结束从最早的到达算起。"
@@ -30,6 +37,10 @@ class Chinese(Texts):
         "只统计完成的请求。TTFT、E2E、排队分别是从到达到首 token、末 token、第一次执行的时间；"
         "ITL 是每两个相邻 token 的间隔；TPOT 是一条请求的平均间隔；全批结束从最早的到达算起。"
     )
+    legend_of_pool: ClassVar = (
+        "使用中的块按提交的时长加权。重算：抢占丢掉的 tokens；"
+        "浪费：安排过的 tokens 里，不是任何完成的请求第一次所需的；两者都给出占全部安排的比例。"
+    )
     caveat: ClassVar = "以上结论限定到当前 trace 和这台设备。"
     semicolon: ClassVar = "；"
     comma: ClassVar = "，"
@@ -37,6 +48,9 @@ class Chinese(Texts):
     nobody_to_compare: ClassVar = "两次运行都没有请求完成，无从比较。"
     other_requests: ClassVar = "两次运行的请求不同，不能逐条比较。"
     other_loads: ClassVar = "两次运行的负载不同，只按名称逐条比较。"
+
+    def sentences(self, *sentences: str) -> str:
+        return "".join(sentences)
 
     def in_brackets(self, text: str) -> str:
         return f"（{text}）"
@@ -60,6 +74,34 @@ class Chinese(Texts):
 
     def preempted(self, times: int, recomputed_tokens: int) -> str:
         return f"抢占 {times:,} 次，重算 {recomputed_tokens:,} tokens"
+
+    def ledger(self, ledger: Ledger) -> str:
+        return (
+            f"{ledger.memory_gib.normalize():f}{NB}GiB = {ledger.memory_bytes:,}{NB}B；"
+            f"每块 {ledger.block_tokens:,} tokens 占 {ledger.block_tokens:,} * {ledger.kv_bytes_per_token:,} = "
+            f"{ledger.block_bytes:,}{NB}B；放得下 {ledger.blocks:,} 块"
+        )
+
+    def water_level(self, blocks: int, lowest: int, mean: str, p99: int, highest: int) -> str:
+        return f"共 {blocks:,} 块，使用中最少 {lowest:,}，平均 {mean}，p99 {p99:,}，最多 {highest:,}"
+
+    def admitted(self, times: int) -> str:
+        return f"准入 {times:,} 次"
+
+    def kept_out(self, jobs: int, reasons: Sequence[tuple[Blocked, int]], behind: str | None) -> str:
+        why = "，".join(f"{self.kept_out_by[reason]} {count:,}" for reason, count in reasons)
+        others = f"，身后平均有 {behind} 条请求" if behind else ""
+        return f"队首在 {jobs:,} 次提交中进不来（{why}）{others}"
+
+    def work(self, scheduled: int, recomputed: tuple[int, str], wasted: tuple[int, str]) -> str:
+        (lost, of_lost), (waste, of_waste) = recomputed, wasted
+        return f"安排 {scheduled:,} tokens；重算 {lost:,}（{of_lost}），浪费 {waste:,}（{of_waste}）"
+
+    def swapped(self, times: int, blocks_out: int, blocks_in: int) -> str:
+        return f"抢占到主机 {times:,} 次；换出 {blocks_out:,} 块，换回 {blocks_in:,} 块"
+
+    def cached(self, at_first: int, on_resume: int) -> str:
+        return f"首次准入命中 {at_first:,} tokens，恢复时命中 {on_resume:,} tokens"
 
     def more(self, count: int) -> str:
         return f"另外 {count:,} 条"

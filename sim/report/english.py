@@ -3,8 +3,14 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from sim.capacity import Ledger
+from sim.engine.plan import Blocked
 from sim.report.texts import FIRST, LAST, NB, STALL, Texts
 from sim.request import Status
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 class English(Texts):
@@ -15,6 +21,7 @@ class English(Texts):
         "ttft": "TTFT", "max_itl": "max ITL", "e2e": "E2E", "queue": "queue", "itl": "ITL", "tpot": "TPOT",
         "mean": "mean", "max": "max", "gained": "gained", "lost": "lost", "unchanged": "unchanged",
         "finished": "finished", "overall": "overall",
+        "memory": "memory", "pool": "pool", "queue_head": "admission", "work": "work", "swap": "swap", "cache": "cache",
     }  # fmt: skip
     metric: ClassVar = {FIRST: "first token", STALL: "longest stall", LAST: "last token"}
     status: ClassVar = {
@@ -22,6 +29,10 @@ class English(Texts):
         Status.CANCELLED: "cancelled", Status.UNFINISHED: "unfinished",
     }  # fmt: skip
     reason: ClassVar = {"running": "running", "waiting": "waiting", "not arrived": "not arrived"}
+    kept_out_by: ClassVar = {
+        Blocked.BLOCKS: "blocks", Blocked.HOLES: "holes", Blocked.SLOTS: "slots", Blocked.BUDGET: "budget",
+        Blocked.SWAPPED: "swapped requests first",
+    }  # fmt: skip
     legend_of_requests: ClassVar = (
         "From its arrival, a request waits for its first token (TTFT), its last (E2E) and its first job (queue); "
         "max ITL is its longest stall between two tokens. Makespan: first arrival to last token."
@@ -30,6 +41,10 @@ class English(Texts):
         "Over finished requests: from arrival to the first token (TTFT), the last (E2E) and the first job (queue); "
         "ITL, each gap between two tokens of a request; TPOT, their mean in a request. "
         "Makespan: first arrival to last token."
+    )
+    legend_of_pool: ClassVar = (
+        "Blocks in use are weighted by the time of jobs. Recomputed: tokens lost by preemption; wasted: scheduled "
+        "tokens that no finished request needed for the first time; both as shares of what was scheduled."
     )
     caveat: ClassVar = "All this holds for this trace on this device only."
     semicolon: ClassVar = "; "
@@ -62,7 +77,7 @@ class English(Texts):
         return f"{self.requests(requests)}, {prompt_tokens:,} prompt and {output_tokens:,} output tokens"
 
     def totals(self, makespan: str, jobs: int) -> str:
-        return f"makespan{NB}{makespan}, {jobs:,} {'job' if jobs == 1 else 'jobs'}"
+        return f"makespan{NB}{makespan}, {_some(jobs, 'job')}"
 
     def totals_changed(self, makespan: str, jobs: str) -> str:
         return f"makespan {makespan}, jobs {jobs}"
@@ -73,7 +88,36 @@ class English(Texts):
         return "finished" if requests == 1 else f"all {self.requests(requests)} finished"
 
     def preempted(self, times: int, recomputed_tokens: int) -> str:
-        return f"{times:,} {'preemption' if times == 1 else 'preemptions'}, {recomputed_tokens:,} tokens recomputed"
+        return f"{_some(times, 'preemption')}, {_some(recomputed_tokens, 'token')} recomputed"
+
+    def ledger(self, ledger: Ledger) -> str:
+        blocks = f"{ledger.blocks:,} {'block fits' if ledger.blocks == 1 else 'blocks fit'}"
+        return (
+            f"{ledger.memory_gib.normalize():f}{NB}GiB = {ledger.memory_bytes:,}{NB}B; "
+            f"one block of {_some(ledger.block_tokens, 'token')} takes {ledger.block_tokens:,} * "
+            f"{ledger.kv_bytes_per_token:,} = {ledger.block_bytes:,}{NB}B; {blocks}"
+        )
+
+    def water_level(self, blocks: int, lowest: int, mean: str, p99: int, highest: int) -> str:
+        return f"of {_some(blocks, 'block')} in use: min {lowest:,}, mean {mean}, p99 {p99:,}, max {highest:,}"
+
+    def admitted(self, times: int) -> str:
+        return _some(times, "admission")
+
+    def kept_out(self, jobs: int, reasons: Sequence[tuple[Blocked, int]], behind: str | None) -> str:
+        why = ", ".join(f"{self.kept_out_by[reason]} {count:,}" for reason, count in reasons)
+        others = f", with a mean of {behind} requests behind it" if behind else ""
+        return f"head of the queue kept out in {_some(jobs, 'job')} ({why}){others}"
+
+    def work(self, scheduled: int, recomputed: tuple[int, str], wasted: tuple[int, str]) -> str:
+        (lost, of_lost), (waste, of_waste) = recomputed, wasted
+        return f"{_some(scheduled, 'token')} scheduled; {lost:,} ({of_lost}) recomputed, {waste:,} ({of_waste}) wasted"
+
+    def swapped(self, times: int, blocks_out: int, blocks_in: int) -> str:
+        return f"{_some(times, 'preemption')} to the host; {_some(blocks_out, 'block')} out, {blocks_in:,} in"
+
+    def cached(self, at_first: int, on_resume: int) -> str:
+        return f"{_some(at_first, 'token')} found at first admission, {on_resume:,} on resume"
 
     def more(self, count: int) -> str:
         return f"{count:,} more"
@@ -101,7 +145,7 @@ class English(Texts):
         return f"{who} under neither"
 
     def requests(self, count: int) -> str:
-        return f"{count:,} {'request' if count == 1 else 'requests'}"
+        return _some(count, "request")
 
     def nobody_notices(self, *, makespan_differs: bool) -> str:
         return f"Nobody notices a difference{'; only the makespan differs' if makespan_differs else ''}."

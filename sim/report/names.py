@@ -59,6 +59,12 @@ def whole_ns(ns: Fraction) -> int:
     return (2 * ns.numerator + ns.denominator) // (2 * ns.denominator)
 
 
+def hundredths(value: Fraction) -> str:
+    """With two decimals, half up: ``7.16``."""
+    whole, rest = divmod((200 * value.numerator + value.denominator) // (2 * value.denominator), 100)
+    return f"{whole:,}.{rest:02}"
+
+
 def setting(value: object) -> str:
     """A setting's value as one would write it: ``1``, not ``1.0`` or ``1E+0``."""
     if isinstance(value, (Decimal, float)):

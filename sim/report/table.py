@@ -2,18 +2,22 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from shutil import get_terminal_size
 
 import numpy as np
 from rich.console import Console
 
-from sim.record.metrics import Distribution
+from sim.capacity import Ledger
+from sim.engine.plan import Blocked
+from sim.record.metrics import Distribution, PoolFigures
 from sim.record.result import Result
 from sim.report.catalogue import texts_of
-from sim.report.layout import NOTHING, Column, Page
-from sim.report.names import ms, request_name, setting, visible, whole_ns
+from sim.report.layout import NOTHING, Column, Page, Row
+from sim.report.names import hundredths, ms, request_name, setting, visible, whole_ns
 from sim.report.texts import Texts
-from sim.report.verdict import EACH_SHOWN, Comparison, Verdict, best_of_all
+from sim.report.verdict import EACH_SHOWN, Comparison, Verdict, best_of_all, percent
 from sim.request import NEVER, Status
 
 PIPE_WIDTH = 100
@@ -44,6 +48,7 @@ def render(results: Sequence[Result], *, lang: str, console: Console) -> None:
     for result in results:
         page.blank()
         _run(page, texts, result, conditions(result, results))
+        page.rows(list(_pool(texts, result, with_ledger=_several_ledgers(results))))
     page.blank()
     page.paragraph(_legend(texts, results), "dim")
     if len(results) > 1:
@@ -66,6 +71,9 @@ def _title(page: Page, texts: Texts, results: Sequence[Result]) -> None:
     if device:
         settings = texts.comma.join(f"{key}={setting(value)}" for key, value in device.items())
         page.paragraph(f"{texts.label['device']}{texts.colon}{settings}")
+    ledger = _ledger(first)
+    if ledger and not _several_ledgers(results):
+        page.paragraph(f"{_capitalised(texts.label['memory'])}{texts.colon}{texts.ledger(ledger)}")
 
 
 def conditions(result: Result, results: Sequence[Result]) -> list[str]:
@@ -149,6 +157,52 @@ def _totals(texts: Texts, result: Result) -> str:
     return texts.semicolon.join(parts)
 
 
+def _ledger(result: Result) -> Ledger | None:
+    """How the blocks came of a memory; None where they were given."""
+    memory_gib, bytes_per_token = (result.settings.get(f"kv.{key}") for key in ("memory_gib", "bytes_per_token"))
+    if memory_gib is None or bytes_per_token is None:
+        return None
+    return Ledger(Decimal(str(memory_gib)), bytes_per_token, result.settings["kv.block_tokens"])
+
+
+def _several_ledgers(results: Sequence[Result]) -> bool:
+    return len({_ledger(result) for result in results}) > 1
+
+
+def _pool(texts: Texts, result: Result, *, with_ledger: bool) -> Iterator[Row]:
+    """How the blocks were used, who was kept out by what, and what was done twice; nothing without a pool."""
+    summary, settings = result.summary, result.settings
+    pool = summary.pool
+    if pool is None:
+        return
+    if with_ledger and (ledger := _ledger(result)):
+        yield Row(texts.label["memory"], [texts.ledger(ledger)])
+    level = texts.water_level(pool.blocks, pool.used_min, hundredths(pool.used_mean), pool.used_p99, pool.used_max)
+    yield Row(texts.label["pool"], [level])
+    yield Row(texts.label["queue_head"], [texts.semicolon.join(_admission(texts, pool))])
+    if summary.preemptions or summary.wasted_tokens:
+        again, wasted = ((count, percent(count, summary.scheduled_tokens)) for count in
+                         (summary.recomputed_tokens, summary.wasted_tokens))  # fmt: skip
+        yield Row(texts.label["work"], [texts.work(summary.scheduled_tokens, again, wasted)])
+    if settings["kv.preemption"] == "swap":
+        yield Row(texts.label["swap"], [texts.swapped(pool.swapped, pool.blocks_out, pool.blocks_in)])
+    if settings["kv.prefix_cache"]:
+        yield Row(texts.label["cache"], [texts.cached(pool.cached_tokens, pool.cached_on_resume_tokens)])
+
+
+def _admission(texts: Texts, pool: PoolFigures) -> Iterator[str]:
+    yield texts.admitted(pool.admissions)
+    reasons = [(reason, pool.kept_out[reason]) for reason in Blocked if pool.kept_out.get(reason)]
+    jobs = sum(count for _, count in reasons)
+    if jobs:
+        behind = hundredths(Fraction(pool.behind_head, jobs)) if pool.behind_head else None
+        yield texts.kept_out(jobs, reasons, behind)
+
+
+def _capitalised(label: str) -> str:
+    return label[:1].upper() + label[1:]
+
+
 def _unfinished(texts: Texts, result: Result) -> Iterator[str]:
     """One line for each way of not finishing: how many, and the first few with their reasons."""
     for status in (Status.REJECTED, Status.CANCELLED, Status.UNFINISHED):
@@ -166,7 +220,10 @@ def _unfinished(texts: Texts, result: Result) -> Iterator[str]:
 
 
 def _legend(texts: Texts, results: Sequence[Result]) -> str:
-    return texts.legend_of_requests if all(map(_each_shown, results)) else texts.legend_of_quantiles
+    legend = texts.legend_of_requests if all(map(_each_shown, results)) else texts.legend_of_quantiles
+    if all(result.summary.pool is None for result in results):
+        return legend
+    return texts.sentences(legend, texts.legend_of_pool)
 
 
 def _verdicts(page: Page, texts: Texts, results: Sequence[Result]) -> None:

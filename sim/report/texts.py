@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from sim.capacity import Ledger
+from sim.engine.plan import Blocked
 from sim.request import Status
 
 NB = "\N{NO-BREAK SPACE}"
@@ -23,8 +25,11 @@ class Texts(ABC):
     status: ClassVar[Mapping[Status, str]]
     reason: ClassVar[Mapping[str, str]]
     """The engine's one-word reasons; all others are sentences and stay as they are."""
+    kept_out_by: ClassVar[Mapping[Blocked, str]]
+    """What kept the head of the queue out."""
     legend_of_requests: ClassVar[str]
     legend_of_quantiles: ClassVar[str]
+    legend_of_pool: ClassVar[str]
     caveat: ClassVar[str]
     semicolon: ClassVar[str]
     comma: ClassVar[str]
@@ -35,6 +40,9 @@ class Texts(ABC):
 
     def change(self, before: str, after: str) -> str:
         return f"{before}{NB}→{NB}{after}"
+
+    def sentences(self, *sentences: str) -> str:
+        return " ".join(sentences)
 
     def in_brackets(self, text: str) -> str:
         return f" ({text})"
@@ -57,6 +65,31 @@ class Texts(ABC):
 
     @abstractmethod
     def preempted(self, times: int, recomputed_tokens: int) -> str: ...
+
+    @abstractmethod
+    def ledger(self, ledger: Ledger) -> str:
+        """From memory and bytes per token to blocks."""
+
+    @abstractmethod
+    def water_level(self, blocks: int, lowest: int, mean: str, p99: int, highest: int) -> str: ...
+
+    @abstractmethod
+    def admitted(self, times: int) -> str: ...
+
+    @abstractmethod
+    def kept_out(self, jobs: int, reasons: Sequence[tuple[Blocked, int]], behind: str | None) -> str:
+        """The head of the queue, in so many jobs, with on average so many requests behind it (None: nobody)."""
+
+    @abstractmethod
+    def work(self, scheduled: int, recomputed: tuple[int, str], wasted: tuple[int, str]) -> str:
+        """Tokens; of the last two, also their share of the first."""
+
+    @abstractmethod
+    def swapped(self, times: int, blocks_out: int, blocks_in: int) -> str: ...
+
+    @abstractmethod
+    def cached(self, at_first: int, on_resume: int) -> str:
+        """Tokens that were found in the cache."""
 
     @abstractmethod
     def more(self, count: int) -> str:

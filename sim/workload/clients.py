@@ -17,7 +17,9 @@ class Server(Protocol):
     def cancel(self, request: Request) -> None: ...
 
 
-def open_loop(env: Environment, server: Server, workload: Workload) -> Generator[Event, object, None]:
+def open_loop(
+    env: Environment, server: Server, workload: Workload, max_model_tokens: int = 0
+) -> Generator[Event, object, None]:
     """Start each request's process when it is due, whatever the server does; ties in the order of the file.
 
     One that is cancelled before it would arrive is withdrawn at that time and never sent.
@@ -29,7 +31,7 @@ def open_loop(env: Environment, server: Server, workload: Workload) -> Generator
         delay_ns = int(due_ns[index]) - int(env.now)
         if delay_ns:
             yield env.timeout(delay_ns)
-        request = Request(workload.spec(index))
+        request = Request(workload.spec(index), max_model_tokens)
         if withdrawn[index]:
             server.cancel(request)
         else:

@@ -1,0 +1,50 @@
+"""Host memory for preempted requests: who is out there, and how many blocks each left."""
+
+from collections.abc import Collection
+
+from sim.errors import InvariantError
+from sim.request import Request
+
+
+class Swap:
+    """``blocks`` on the host. With none, nobody is ever swapped out. True while anybody is out."""
+
+    def __init__(self, blocks: int) -> None:
+        self.free = blocks
+        self._out: dict[int, tuple[Request, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._out)
+
+    def __contains__(self, request: Request) -> bool:
+        return request.index in self._out
+
+    @property
+    def indices(self) -> Collection[int]:
+        return self._out.keys()
+
+    @property
+    def oldest(self) -> Request | None:
+        """Of those who are out, the one that arrived first."""
+        return min((request for request, _ in self._out.values()), key=_age) if self._out else None
+
+    def can_take(self, blocks: int) -> bool:
+        return 0 < blocks <= self.free
+
+    def take_out(self, request: Request, blocks: int) -> None:
+        if not self.can_take(blocks) or request in self:
+            raise InvariantError(f"{request!r} is swapped out with {blocks} blocks, {self.free} free on the host")
+        self.free -= blocks
+        self._out[request.index] = (request, blocks)
+
+    def bring_in(self, request: Request) -> int:
+        """The blocks that it had left here, and that are free again."""
+        if request not in self:
+            raise InvariantError(f"{request!r} is not on the host")
+        blocks = self._out.pop(request.index)[1]
+        self.free += blocks
+        return blocks
+
+
+def _age(request: Request) -> tuple[int, int]:
+    return request.arrival_ns, request.index

@@ -1,0 +1,40 @@
+"""One job for everybody under one token budget: running requests in order of admission, then those who wait.
+
+The rules of vLLM's v1 scheduler; ``decode_first`` makes them Sarathi-Serve's (OSDI '24, algorithm 3): decodes, then
+running chunks, then those who wait.
+"""
+
+from dataclasses import dataclass
+
+from sim.engine.cycle import UNBOUNDED, Cycle, View
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """``long_prefill_tokens`` bounds each prefill in a job (0: no bound) unless its request is the only one."""
+
+    chunked_prefill: bool
+    long_prefill_tokens: int
+    decode_first: bool = False
+
+    def plan(self, view: View, cycle: Cycle) -> None:
+        alone = len(view.running) + len(view.waiting) <= 1
+        most = UNBOUNDED if alone or not self.long_prefill_tokens else self.long_prefill_tokens
+        running = list(view.running)  # a list of its own: victims leave on the way
+        if self.decode_first:
+            running.sort(key=lambda request: request.prefilling)
+        cycle.extend_all(running, most, cut=self.chunked_prefill)
+        if not cycle.preempted:
+            cycle.extend_all(cycle.restore(), most, cut=self.chunked_prefill)
+            self._admit(most, cycle)
+
+    def _admit(self, most: int, cycle: Cycle) -> None:
+        while cycle.budget > 0 and (head := cycle.next_waiting()) is not None:
+            rest = cycle.rest(head)
+            tokens = min(rest, most)
+            if self.chunked_prefill:
+                tokens = min(tokens, cycle.budget)
+            elif tokens > cycle.budget and self.long_prefill_tokens:
+                tokens = min(rest, self.long_prefill_tokens)  # alone and too long for one job: else it waits for ever
+            if not cycle.prefill(head, tokens):
+                return

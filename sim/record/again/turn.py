@@ -1,0 +1,174 @@
+"""One decision under way, once more: who goes into the job, who joins for it, and who has to go."""
+
+from collections.abc import Iterable
+
+from sim.engine.plan import Blocked, Kind, Loss
+from sim.record.again.server import NO_BOUND, Planned, Req, Server, age
+from sim.record.tables import DECODE, PREFILL
+
+
+class Turn:
+    """One decision under way."""
+
+    def __init__(self, server: Server) -> None:
+        axes = server.axes
+        self.server = server
+        self.left = axes.token_budget if axes.has_budget and axes.token_budget is not None else NO_BOUND
+        """Tokens that the job still takes."""
+        self.taken: dict[int, tuple[int, int]] = {}
+        """What was scheduled: ``(tokens, phase)`` by request, in order."""
+        self.admitted: list[tuple[int, int, int]] = []
+        self.preempted: list[tuple[int, int, int]] = []
+        self.copies: list[tuple[int, int, int]] = []
+        self.closed = False
+        self.lacks_blocks = False
+        """Whether somebody who runs had no blocks for the next of its prompt."""
+        self.blocked = Blocked.NOTHING
+
+    def head(self) -> Req | None:
+        """Who is next in the queue, if anybody may join: first all come back who were swapped out."""
+        server = self.server
+        if self.closed:
+            return None
+        if server.swapped:
+            self.blocked = Blocked.SWAPPED if server.waiting else Blocked.NOTHING
+            return None
+        return server.waiting[0] if server.waiting else None
+
+    def next_prompt(self) -> Req | None:
+        """Who prefills next: of those who run the first that can, else the head of the queue."""
+        for req in self.server.running.values():
+            if req.prefills and req.index not in self.taken:
+                return req
+        return self.head()
+
+    def rest(self, req: Req) -> int:
+        """What is left to compute of it, were it scheduled now."""
+        return req.known - (req.computed if req.index in self.server.running else self.server.memory.cached(req))
+
+    def has_slots(self, req: Req) -> bool:
+        most = self.server.axes.max_running
+        if most is None or self.server.slots + req.samples <= most:
+            return True
+        self.blocked = Blocked.SLOTS
+        return False
+
+    def admit(self, req: Req, tokens: int) -> bool:
+        server = self.server
+        if self.closed or not self.has_slots(req):
+            return False
+        cached = server.memory.cached(req)
+        if not server.memory.admits(req, cached + tokens, others=bool(server.running)):
+            self.blocked = Blocked.HOLES if server.memory.lacks_hole(req) else Blocked.BLOCKS
+            return False
+        server.memory.admit(req, cached + tokens, cached)
+        server.waiting.remove(req)
+        req.computed, req.cached, req.target = cached, cached, req.known
+        server.join(req)
+        self.admitted.append((req.index, cached, 0))
+        return True
+
+    def prefill(self, req: Req, tokens: int) -> bool:
+        """So much of a prompt, if budget and blocks are there; nobody has to go for it."""
+        memory = self.server.memory
+        if tokens > self.left:
+            self.blocked = Blocked.BUDGET
+            return False
+        if req.index in self.server.running:
+            if not memory.grows(req, req.computed + tokens):
+                self.lacks_blocks = True
+                return False
+        elif not self.admit(req, tokens):
+            return False
+        memory.grow(req, req.computed + tokens)
+        self.take(req, tokens)
+        return True
+
+    def take(self, req: Req, tokens: int) -> None:
+        self.taken[req.index] = (tokens, PREFILL if req.prefills else DECODE)
+        self.left -= tokens
+
+    def extend(self, reqs: Iterable[Req], most: int = NO_BOUND, *, cut: bool = True) -> None:
+        """The next tokens of each that still runs when its turn comes; others have to go when blocks are short.
+
+        Unless it may be ``cut``, a prefill that has not begun goes whole, or up to ``most``, or not at all.
+        """
+        memory, running = self.server.memory, self.server.running
+        for req in reqs:
+            if self.left <= 0 or req.index not in running:
+                continue
+            if req.target <= req.computed < memory.room_until(req):  # one more token, and room for it
+                self.taken[req.index] = (1, DECODE)
+                self.left -= 1
+                continue
+            tokens = min(req.known - req.computed, most) if req.prefills else req.samples
+            if req.prefills and (cut or req.computed > req.cached):
+                tokens = min(tokens, self.left)
+            if not 0 < tokens <= self.left:
+                continue
+            while not memory.grows(req, req.computed + tokens):
+                if self.preempt() is req:
+                    break
+            else:
+                memory.grow(req, req.computed + tokens)
+                self.take(req, tokens)
+
+    def decode(self) -> bool:
+        """All who have their prompt, and of those who come back the same; whether there is work now."""
+        self.extend([req for req in self.server.running.values() if not req.prefills])
+        if not self.preempted:
+            self.extend([req for req in self.bring_back() if not req.prefills])
+        return bool(self.taken)
+
+    def bring_back(self) -> list[Req]:
+        """Who was swapped out, the oldest first, while slots and blocks last."""
+        server, back = self.server, []
+        while server.swapped and not self.closed:
+            req = min(server.swapped.values(), key=age)
+            if not self.has_slots(req):
+                break
+            if not server.memory.admits(req, req.known, others=bool(server.running)):
+                break
+            server.memory.admit(req, req.known, req.computed)
+            del server.swapped[req.index]
+            server.host_blocks += req.host
+            self.copies.append((req.index, req.host, 0))
+            self.admitted.append((req.index, 0, 1))
+            server.join(req)
+            back.append(req)
+        return back
+
+    def preempt(self) -> Req:
+        """The victim loses its blocks, to the host if they fit there, and its place in this job."""
+        server = self.server
+        victim = server.victim(list(server.running.values()))
+        tokens, _ = self.taken.pop(victim.index, (0, 0))
+        self.left += tokens
+        blocks = victim.held
+        server.leave(victim)
+        if 0 < blocks <= server.host_blocks:
+            victim.host = blocks
+            server.host_blocks -= blocks
+            server.swapped[victim.index] = victim
+            self.copies.append((victim.index, blocks, 1))
+            self.preempted.append((victim.index, victim.computed, int(Loss.SWAP)))
+        else:
+            self.preempted.append((victim.index, victim.computed, int(Loss.RECOMPUTE)))
+            victim.computed = 0
+            server.put_back(victim)
+        return victim
+
+    def jobs(self) -> list[Planned]:
+        """Copies out, copies in, then the work; none when there is nothing to do."""
+        jobs = []
+        for out in (1, 0):
+            copies = [copy for copy in self.copies if copy[2] == out]
+            if copies:
+                jobs.append(Planned(Kind.SWAP, copies=copies))
+        if self.taken:
+            chunks = sum(phase == PREFILL for _, phase in self.taken.values())
+            kind = Kind.DECODE if not chunks else Kind.PREFILL if chunks == len(self.taken) else Kind.MIXED
+            jobs.append(Planned(kind, [(index, tokens, int(phase)) for index, (tokens, phase) in self.taken.items()]))
+        if self.blocked is Blocked.NOTHING and self.left <= 0 and self.server.waiting:
+            self.blocked = Blocked.BUDGET
+        return jobs
