@@ -9,6 +9,18 @@ from hypothesis import settings
 settings.register_profile("headway", derandomize=True, deadline=None, database=None)
 settings.load_profile("headway")
 
+RECORDED_RUN = "test_vllm_runs.py::test_recorded_run["
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many of vLLM's recorded runs were compared."""
+    passed, failed = (
+        sum(report.when == "call" and RECORDED_RUN in report.nodeid for report in terminalreporter.stats.get(how, ()))
+        for how in ("passed", "failed")
+    )
+    if passed + failed:
+        terminalreporter.write_line(f"recorded vLLM runs: {passed + failed} ran, {passed} equal")
+
 
 @pytest.fixture(scope="session")
 def headway_data() -> Path:

@@ -1,17 +1,19 @@
 """A process that is called but not waited for does nothing, without a word: every such call is found here.
 
 In the files that know SimPy, a generator function is a process. A call of one stands right under ``yield from`` or is
-given to ``env.process``; what is meant for a ``for`` loop says so by its type, ``Iterator``.
+given to ``env.process``; what is meant for a ``for`` loop says so by its type, ``Iterator``. A function that hands out
+processes (``Iterator[Generator[...]]``) may yield their calls; whoever calls it starts each in a loop of its own.
 """
 
 import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
 SIM = Path(__file__).parents[2] / "sim"
-KNOW_SIMPY = ("engine/*.py", "workload/clients.py", "simulate.py")
+KNOW_SIMPY = ("engine/*.py", "workload/clients.py", "simulation.py")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -31,6 +33,22 @@ def is_process(function: Function) -> bool:
     return yields and "Iter" not in ast.unparse(function.returns or ast.Constant(None))
 
 
+def hands_out_processes(function: Function) -> bool:
+    return ast.unparse(function.returns or ast.Constant(None)).startswith("Iterator[Generator[")
+
+
+def is_start(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and called_name(node) == "process"
+
+
+def starts_each(loop: ast.For) -> bool:
+    """Whether the loop is ``for x in …: env.process(x)``."""
+    match loop.body:
+        case [ast.Expr(value=ast.Call(args=[argument]) as call)] if is_start(call):
+            return ast.unparse(argument) == ast.unparse(loop.target)
+    return False
+
+
 def called_name(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
@@ -42,14 +60,24 @@ def complaints(sources: Sequence[str]) -> list[str]:
     functions = [node for node in nodes if isinstance(node, Function)]
     processes = {function.name for function in functions if is_process(function)}
     others = {function.name for function in functions if not is_process(function)}
+    handing_out = [function for function in functions if hands_out_processes(function)]
     waited_for = {id(node.value) for node in nodes if isinstance(node, ast.YieldFrom)}
-    for node in nodes:
-        if isinstance(node, ast.Call) and called_name(node) == "process":
-            waited_for |= {id(argument) for argument in node.args}
-    return [f"{name}: a process and something else have this name" for name in sorted(processes & others)] + [
-        f"{ast.unparse(node)}: not under yield from or env.process"
-        for node in nodes
-        if isinstance(node, ast.Call) and called_name(node) in processes and id(node) not in waited_for
+    waited_for |= {id(argument) for node in nodes if is_start(node) for argument in node.args}
+    waited_for |= {id(node.value) for f in handing_out for node in own_nodes(f) if isinstance(node, ast.Yield)}
+    started = {id(node.iter) for node in nodes if isinstance(node, ast.For) and starts_each(node)}
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    return [
+        *(f"{name}: a process and something else have this name" for name in sorted(processes & others)),
+        *(
+            f"{ast.unparse(call)}: not under yield from or env.process"
+            for call in calls
+            if called_name(call) in processes and id(call) not in waited_for
+        ),
+        *(
+            f"{ast.unparse(call)}: not all of them are given to env.process"
+            for call in calls
+            if called_name(call) in {function.name for function in handing_out} and id(call) not in started
+        ),
     ]
 
 
@@ -65,6 +93,7 @@ def patience(env): yield env.timeout(1)
 def rows() -> Iterator[int]: yield 1
 class Client:
     def serve(self): yield from patience(self.env)
+def all_of(env) -> Iterator[Generator[Event, object, None]]: yield patience(env)
 """
 
 
@@ -76,6 +105,7 @@ class Client:
         "def f(env): return (yield from patience(env))",
         "def f(env): yield env.process(patience(env)) | env.timeout(2)",
         "for row in rows(): pass",
+        "for client in all_of(env): env.process(client)",
         "def f():\n def g(env): yield env.timeout(1)\n return g\nf()",
     ],
 )
@@ -90,6 +120,10 @@ def test_a_call_that_is_waited_for_is_right(right: str) -> None:
         ("def f(env): yield patience(env)", "patience(env): not under yield from or env.process"),
         ("def f(env): done = patience(env)", "patience(env): not under yield from or env.process"),
         ("env.process(list(patience(env)))", "patience(env): not under yield from or env.process"),
+        ("all_of(env)", "all_of(env): not all of them are given to env.process"),
+        ("for client in all_of(env): pass", "all_of(env): not all of them are given to env.process"),
+        ("for client in all_of(env): env.process(other)", "all_of(env): not all of them are given to env.process"),
+        ("def f() -> Iterator[int]: yield patience(env)", "patience(env): not under yield from or env.process"),
         ("def serve(): pass", "serve: a process and something else have this name"),
     ],
 )

@@ -17,8 +17,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from decimal import Decimal
+from enum import IntEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
@@ -37,12 +38,19 @@ from documents import (
     with_outputs,
 )
 
+import sim
+from sim import gallery
 from sim.cli import app
+from sim.engine.plan import Blocked, Kind, Loss
+from sim.policies.presets import PRESETS
 from sim.scenario import KEYS
 
 ROOT = Path(__file__).parents[2]
 READMES = ("README.md", "README.zh-CN.md")
-DOCUMENTS = (*READMES, "CONTRIBUTING.md", "ARCHITECTURE.md", "docs/model.md", "docs/results.md")
+DOCUMENTS = (
+    *READMES, "CONTRIBUTING.md", "ARCHITECTURE.md",
+    "docs/model.md", "docs/policies.md", "docs/limits.md", "docs/results.md",
+)  # fmt: skip
 SHELL = shutil.which("sh") or "/bin/sh"
 
 STAND_IN = """#!/bin/sh
@@ -282,6 +290,13 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return checkout.folder / "results" / "mixed"
 
 
+@pytest.fixture(scope="module")
+def swapping() -> dict[str, Any]:
+    """A run of which the JSON has all that belongs to memory."""
+    (run,) = sim.simulate(sim.load("swap-runs-out", overrides={"kv.swap_blocks": 4})).to_dict()["runs"]
+    return dict(run)
+
+
 def listed(heading: str) -> dict[str, set[str]]:
     """The names in the first column of the section's table, each with the names that its second cell explains."""
     (rows,) = tables(section(read(ROOT / "docs" / "results.md"), heading))
@@ -294,7 +309,7 @@ def listed(heading: str) -> dict[str, set[str]]:
         ("`requests.parquet`", ["requests"]),
         ("`jobs.parquet`", ["jobs"]),
         ("`schedule.parquet`", ["schedule"]),
-        ("`admissions.parquet` and", ["admissions", "preemptions"]),
+        ("`admissions.parquet`,", ["admissions", "preemptions", "copies"]),
     ],
 )
 def test_every_column_of_a_table_is_explained(result: Path, heading: str, files: list[str]) -> None:
@@ -312,6 +327,25 @@ def test_every_field_of_the_json_is_explained(result: Path) -> None:
     assert listed("A run")["events"] == run["events"][0].keys()
     assert listed("A run")["work"] == run["work"].keys()
     assert listed("A summary").keys() == run["summary"].keys()
+
+
+def test_every_field_of_the_pool_is_explained(swapping: dict[str, Any]) -> None:
+    fields, pool = listed("The pool in a summary"), swapping["summary"]["kv"]
+    assert fields.keys() == pool.keys()
+    assert fields["usedBlocks"] == pool["usedBlocks"].keys()
+    assert fields["keptOut"] == pool["keptOut"].keys()
+
+
+def test_what_a_swap_job_says_besides_is_explained(swapping: dict[str, Any]) -> None:
+    job = next(event for event in swapping["events"] if event["kind"] == "swap")
+    assert job.keys() - listed("A run")["events"] == {"swapped"}
+    assert {"swapped", *job["swapped"][0]} <= set(codes(section(read(ROOT / "docs" / "results.md"), "A run")))
+
+
+@pytest.mark.parametrize(("column", "codes_of"), [("`kind`", Kind), ("`loss`", Loss), ("`blocked`", Blocked)])
+def test_every_word_of_a_column_is_explained(column: str, codes_of: type[IntEnum]) -> None:
+    (row,) = re.findall(rf"(?m)^\| {column} \| (.*) \|$", read(ROOT / "docs" / "results.md"))
+    assert [word.name.lower() for word in codes_of if not re.search(rf"\b{word.name.lower()}\b", row)] == []
 
 
 # --- the two READMEs, and their tables -------------------------------------------------------------------------------
@@ -364,6 +398,35 @@ def test_every_command_and_option_that_is_named_exists(name: str) -> None:
             assert {word for word in words if word.startswith("--")} <= known, code
 
 
+@pytest.mark.parametrize("name", READMES)
+def test_the_table_of_policies_has_all_of_them(name: str) -> None:
+    wide = [rows for rows in tables(read(ROOT / name)) if rows[0][0] in ("policy", "策略") and len(rows[0]) == 4]
+    assert [[code for row in rows[1:] for code in codes(row[0])] for rows in wide] == [list(PRESETS)]
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_the_scenarios_that_are_named_are_ready(name: str) -> None:
+    (rows,) = (rows for rows in tables(read(ROOT / name)) if rows[0][0] in ("axis", "方面"))
+    assert [code for row in rows[1:] for code in codes(row[2]) if code not in gallery.names()] == []
+
+
+def anchors(text: str) -> set[str]:
+    """The names under which a document's headings can be linked to, as GitHub makes them."""
+    headings = re.findall(r"(?m)^#+ (.*)$", prose(text))
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_link_leads_somewhere(name: str) -> None:
+    text = read(ROOT / name)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" not in target:
+            path, _, anchor = target.partition("#")
+            place = (ROOT / name).parent / path if path else ROOT / name
+            assert place.exists(), target
+            assert not anchor or anchor in anchors(read(place)), target
+
+
 DERIVED = {Decimal("14.75") - Decimal("3.50"), Decimal("21.25") - Decimal("12.50"), Decimal("21.75") - Decimal("11.75"),
            Decimal("28.25") - Decimal("21.25")}  # fmt: skip
 """What the READMEs subtract: of A's stall, of the first tokens of L and S in mixed, of U1's last token in unseen."""
@@ -373,7 +436,7 @@ def figures_from_nowhere(name: str, outputs: list[str]) -> Iterator[str]:
     """Figures of the prose that no command printed. Those of the Azure run are in what the document shows."""
     shown = [block.text for block in blocks(read(ROOT / name)) if "with data" in block.marks]
     known = {Decimal(figure) for text in (*outputs, *shown) for figure in re.findall(r"\d+\.\d+", text)} | DERIVED
-    for figure in re.findall(r"(?<!Python )(?<!make )\b\d+\.\d\d+\b", prose(read(ROOT / name))):
+    for figure in re.findall(r"(?<!Python )(?<!make )(?<!vLLM[ \n])\b\d+\.\d\d+\b", prose(read(ROOT / name))):
         if Decimal(figure) not in known and figure != "3.11":
             yield f"{name}: no command printed {figure}"
 

@@ -26,7 +26,7 @@ from sim.record.json_read import strict_json
 from sim.record.json_shape import shaped
 from sim.record.result import Result
 from sim.request import Ints
-from sim.simulate import simulate
+from sim.simulation import simulate
 
 Path = tuple[str | int, ...]
 
@@ -57,6 +57,10 @@ CANCELLED = [
     {**MIXED[2], "cancel_ms": 1},  # before it would arrive
     {"id": "F", "arrival_ms": 30, "prompt_tokens": 1, "output_tokens": 2, **DETAILS},  # after a gap with nothing to do
 ]
+PAIR = [
+    {"id": "A", "arrival_ms": 0, "prompt_tokens": 3, "output_tokens": 4},
+    {"id": "L", "arrival_ms": 1, "prompt_tokens": 3, "output_tokens": 3},
+]
 DEVICE = {
     "job_ms": Decimal("0.25"), "prefill_ms_per_token": 1, "decode_ms_per_batch": Decimal("0.9"),
     "decode_ms_per_request": Decimal("0.05"), "context_ms_per_token": Decimal("0.0012345"),
@@ -67,7 +71,24 @@ CASES: dict[str, dict[str, Any]] = {
     "static": {"workload": {"requests": MIXED}, "scheduler": {"policy": "static", "max_running": 2}},
     "cancelled": {"workload": {"requests": CANCELLED}, "scheduler": {"policy": "chunked"}},
     "horizon": {"workload": {"requests": MIXED}, "device": DEVICE, "run": {"seed": 1, "horizon_ms": 15}},
-}
+    "recompute": {
+        "workload": {"requests": PAIR}, "kv": {"blocks": 4, "block_tokens": 2}, "scheduler": {"policy": "vllm"},
+    },
+    "swap": {
+        "workload": {"requests": PAIR},
+        "kv": {"blocks": 4, "block_tokens": 2, "preemption": "swap", "swap_blocks": 2, "swap_ms_per_block": 1},
+        "scheduler": {"policy": "vllm-v0"},
+    },
+    "prefix": {
+        "workload": {"requests": [{**request, "prefix_group": "g", "prefix_tokens": 2} for request in PAIR]},
+        "kv": {"blocks": 3, "block_tokens": 2, "prefix_cache": True}, "scheduler": {"policy": "vllm"},
+    },
+    "faults": {
+        "workload": {"requests": [*PAIR, {"id": "S", "prompt_tokens": 9, "output_tokens": 2, "samples": 2}]},
+        "kv": {"blocks": 6, "block_tokens": 2}, "scheduler": {"policy": "sarathi"},
+        "faults": [{"kind": "pool", "at_ms": 3, "until_ms": 20, "blocks": 3}, {"kind": "crash", "at_ms": 5}],
+    },
+}  # fmt: skip
 
 
 def result_json(case: str) -> dict[str, Any]:
@@ -185,7 +206,7 @@ def claims_of(result: Result) -> Claims:
         where="",
         settings=result.settings,
         scenario=scenario,
-        axes=resolve(result.policy, scenario.scheduler),
+        choice=resolve(scenario),
         asked=origin.asked(scenario),
         provenance=document.provenance,
         record=result.record,
@@ -206,7 +227,7 @@ def test_every_change_of_a_table_is_seen(case: str) -> None:
     claims = claims_of(simulate(scenarios.load({"schema": 1, "name": case, **CASES[case]})))
     assert not is_seen(claims)
     unseen = []
-    for table in ("requests", "jobs", "schedule", "admissions", "preemptions"):
+    for table in ("requests", "jobs", "schedule", "admissions", "preemptions", "copies"):
         for (name, row), other in changed_cells(getattr(claims.record, table)):
             record = replace(claims.record, **{table: other})  # type: ignore[arg-type]  # all five are tables
             columns = {**claims.columns, "ended_ns": record.requests["ended_ns"]}  # in the file it is one column

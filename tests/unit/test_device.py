@@ -21,6 +21,8 @@ Log = list[tuple[str, float]]
 class PerToken:
     """So many ns for each prompt token."""
 
+    reads_context = False
+
     def __init__(self, ns: int) -> None:
         self.ns = ns
 
@@ -29,7 +31,7 @@ class PerToken:
 
 
 def job(tokens: int, number: int = 0) -> Job:
-    return Job(number=number, chunks=[], decodes=[], work=Work(tokens, 0, 0))
+    return Job(number, Work(tokens, 0, 0))
 
 
 @pytest.fixture
@@ -102,7 +104,7 @@ def test_at_the_very_end_of_a_job_the_next_may_start(env: Environment) -> None:
 @pytest.mark.parametrize(
     ("cost", "error", "said"),
     [
-        (PerToken(-1), InvariantError, "job 0 would take -2 ns; a cost model answers 0 or more"),
+        (PerToken(-1), InvariantError, "job 0 would end before it starts; a cost model answers 0 ns or more"),
         (PerToken(MAX_NS), LimitError, f"job 0 would end at {2 * MAX_NS} ns, beyond the range of the clock ({MAX_NS})"),
     ],
 )
@@ -145,3 +147,15 @@ COSTS = [
 def test_what_a_job_costs(table: dict[str, Any], work: tuple[int, int, int], ns: int) -> None:
     device = DeviceTable.model_validate({key: Decimal(str(value)) for key, value in table.items()})
     assert LinearCost.of(device).job_ns(Work(*work)) == ns
+
+
+def test_what_copying_costs() -> None:
+    """Per block, either way, beside the job itself: 0.25 + 3 * 0.5 ms."""
+    cost = LinearCost.of(DeviceTable(job_ms=Decimal("0.25")), swap_ms_per_block=Decimal("0.5"))
+    assert cost.job_ns(Work(0, 0, 0, blocks=3)) == 1_750_000
+
+
+@pytest.mark.parametrize(("context_ms_per_token", "reads"), [("0", False), ("0.000000000001", True)])
+def test_context_is_read_when_it_costs_something(context_ms_per_token: str, reads: bool) -> None:
+    device = DeviceTable(job_ms=Decimal(1), context_ms_per_token=Decimal(context_ms_per_token))
+    assert LinearCost.of(device).reads_context is reads

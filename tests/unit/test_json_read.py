@@ -65,7 +65,7 @@ def test_the_tables_are_those_that_were_recorded(name: str) -> None:
     written = results(name)
     for one, other in zip(written, runs_of(strict_json(text_of(written))), strict=True):
         assert one.record.reasons == other.record.reasons
-        for table in ("requests", "jobs", "schedule", "admissions", "preemptions"):
+        for table in ("requests", "jobs", "schedule", "admissions", "preemptions", "copies"):
             mine, theirs = getattr(one.record, table), getattr(other.record, table)
             assert list(mine) == list(theirs)
             assert all(np.array_equal(mine[column], theirs[column]) for column in mine), table
@@ -201,7 +201,7 @@ def test_what_no_table_can_hold_is_refused_with_the_reason(document: dict[str, A
         "runs[0]: job 0: jobs are numbered from 0 without a gap: expected 0, found 7",
         "runs[0]: job 1, running, request Z: every id is that of a request: expected a request of the run, found none",
         "runs[0]: job 2, scheduled, request S: no request twice in a job: expected 1, found 2",
-        "runs[0]: job 3, request A: every scheduled item has tokens, a decode one: expected 1, found 2",
+        "runs[0]: job 3, request A: every scheduled item has tokens, a decode one a sample: expected 1, found 2",
         "runs[0]: job 4, waiting and running, request A: no request twice in a job: expected 1, found 2",
         'runs[0]: name = "turbo", policy = "fcfs": the scenario has no such run',
     )

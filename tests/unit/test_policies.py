@@ -11,8 +11,8 @@ from tiny import Document, column, log, queues, request, scenario, simulate
 
 import sim
 from sim.errors import ScenarioError
-from sim.policies.presets import PRESETS, compose, resolve, unused
-from sim.scenario import Scheduler
+from sim.policies.presets import PRESETS, Axes, Choice, KvAxes, compose, oddities, resolve
+from sim.scenario import load as read
 
 # --- prefill first ---------------------------------------------------------------------------------------------------
 
@@ -174,24 +174,78 @@ def test_static_batches_of_chunks() -> None:
 # --- the table of presets --------------------------------------------------------------------------------------------
 
 
-def written(**keys: Any) -> Scheduler:
-    return Scheduler.model_validate(keys)
+def written(policy: str = "fcfs", **keys: Any) -> sim.Scenario:
+    """One request; ``kv.blocks`` and the like are written with ``__``, what stands alone belongs to the scheduler."""
+    dotted = {key.replace("__", ".") if "__" in key else f"scheduler.{key}": value for key, value in keys.items()}
+    return scenario([request("A", 0, 1, 1)], policy).with_overrides(dotted)
 
 
 @pytest.mark.parametrize("policy", PRESETS)
 def test_what_is_written_holds_for_every_policy(policy: str) -> None:
-    axes = resolve(policy, written(max_running=7, chunk_tokens=5, prefills_per_job=3))
-    assert (axes.max_running, axes.chunk_tokens, axes.prefills_per_job) == (7, 5, 3)
+    given: dict[str, Any] = {
+        "batching": "static",
+        "composition": "alternate",
+        "prefills_per_job": 3,
+        "chunk_tokens": 5,
+        "token_budget": 9,
+        "max_running": 7,
+        "order": "priority",
+        "chunked_prefill": True,
+        "long_prefill_tokens": 4,
+        "max_model_tokens": 99,
+    }
+    assert resolve(written(policy, **given)) == Choice(Axes(**given), None)
+
+
+@pytest.mark.parametrize("policy", PRESETS)
+def test_what_is_written_of_the_pool_too(policy: str) -> None:
+    given: dict[str, Any] = {
+        "blocks": 30,
+        "block_tokens": 4,
+        "allocation": "paged",
+        "gate": "full",
+        "watermark_blocks": 0,
+        "prefix_cache": True,
+        "preemption": "swap",
+        "victim": "random",
+        "swap_blocks": 8,
+    }
+    assert resolve(written(policy, **{f"kv__{key}": value for key, value in given.items()})).kv == KvAxes(**given)
 
 
 def test_what_is_not_takes_the_presets_value() -> None:
-    rows = {policy: resolve(policy, written()) for policy in ("fcfs", "chunked", "static")}
+    rows = {policy: resolve(written(policy)).axes for policy in PRESETS}
     assert {name: (axes.batching, axes.composition, axes.max_running) for name, axes in rows.items()} == {
         "fcfs": ("continuous", "prefill-first", None),
         "chunked": ("continuous", "alternate", None),
         "static": ("static", "prefill-first", 8),
+        "orca": ("continuous", "mixed", 256),
+        "sarathi": ("continuous", "mixed-decode-first", 256),
+        "vllm": ("continuous", "mixed", 256),
+        "vllm-v0": ("continuous", "prefill-first", 256),
+        "trtllm-no-evict": ("continuous", "mixed", 256),
+        "trtllm-max-utilization": ("continuous", "mixed", 256),
     }
-    assert (rows["chunked"].chunk_tokens, rows["fcfs"].prefills_per_job) == (2, 1)
+    assert (rows["chunked"].chunk_tokens, rows["fcfs"].prefills_per_job, rows["vllm-v0"].prefills_per_job) == (2, 1, 0)
+    assert {name: axes.token_budget for name, axes in rows.items() if axes.token_budget} == {
+        **dict.fromkeys(("orca", "vllm", "vllm-v0", "trtllm-no-evict", "trtllm-max-utilization"), 2048),
+        "sarathi": 512,
+    }
+    assert [name for name, axes in rows.items() if not axes.chunked_prefill] == ["orca", "vllm-v0"]
+
+
+def test_nor_of_the_pool() -> None:
+    """The watermark is a hundredth of the pool, rounded down."""
+    rows = {policy: resolve(written(policy, kv__blocks=399)).kv for policy in PRESETS}
+    plain = ("paged", "full", 0)
+    assert {name: (kv.allocation, kv.gate, kv.watermark_blocks) for name, kv in rows.items() if kv} == {
+        **dict.fromkeys(("fcfs", "chunked", "static", "vllm"), plain),
+        "orca": ("contiguous", "reserve", 0),
+        "sarathi": ("paged", "full", 3),
+        "vllm-v0": ("paged", "full", 3),
+        "trtllm-no-evict": ("paged", "reserve", 0),
+        "trtllm-max-utilization": ("paged", "chunk", 0),
+    }
 
 
 def test_a_preset_is_nothing_but_its_row() -> None:
@@ -202,24 +256,51 @@ def test_a_preset_is_nothing_but_its_row() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ScenarioError, match=r'scheduler\.policy = "fcsf": unknown; one of fcfs, .* mean \'fcfs\'\?$'):
+        written("fcsf")
+
+
+def test_by_whoever_did_not_ask_when_it_was_read_too() -> None:
+    unasked = read({**written().document, "scheduler": {"policy": "fcsf"}})
     with pytest.raises(ScenarioError, match=r"^policy = 'fcsf': unknown; one of fcfs, .*; did you mean 'fcfs'\?$"):
-        resolve("fcsf", written())
+        resolve(unasked)
 
 
 @pytest.mark.parametrize(
     ("policy", "keys", "names"),
     [
-        ("fcfs", {"chunk_tokens": 4}, ["chunk_tokens"]),
+        ("fcfs", {"chunk_tokens": 4}, ["scheduler.chunk_tokens"]),
         ("fcfs", {"prefills_per_job": 4}, []),
         ("chunked", {"chunk_tokens": 4}, []),
-        ("chunked", {"prefills_per_job": 4}, ["prefills_per_job"]),
-        ("static", {"chunk_tokens": 4, "max_running": 2}, ["chunk_tokens"]),
+        ("chunked", {"prefills_per_job": 4}, ["scheduler.prefills_per_job"]),
+        ("static", {"chunk_tokens": 4, "max_running": 2}, ["scheduler.chunk_tokens"]),
         ("fcfs", {"chunk_tokens": 4, "composition": "alternate"}, []),
         ("fcfs", {}, []),
+        ("fcfs", {"token_budget": 4}, ["scheduler.token_budget"]),  # a job of one prompt is not bounded
+        ("fcfs", {"token_budget": 4, "prefills_per_job": 0}, []),
+        ("vllm", {"token_budget": 400, "long_prefill_tokens": 40, "chunked_prefill": True}, []),
+        ("vllm", {"chunk_tokens": 4, "prefills_per_job": 4}, ["scheduler.prefills_per_job", "scheduler.chunk_tokens"]),
+        ("vllm", {"kv__blocks": 9, "kv__gate": "chunk", "kv__swap_blocks": 4}, ["kv.swap_blocks"]),
+        ("vllm", {"kv__blocks": 9, "kv__preemption": "swap", "kv__swap_blocks": 4}, []),
+        ("orca", {"kv__blocks": 9, "kv__gate": "chunk"}, ["kv.gate"]),  # a region is all that was declared
+        ("orca", {"kv__blocks": 9, "kv__gate": "chunk", "kv__allocation": "paged"}, []),
     ],
 )
 def test_settings_that_a_policy_does_not_use(policy: str, keys: dict[str, Any], names: list[str]) -> None:
-    assert unused(policy, written(**keys)) == names
+    found = [oddity for oddity in oddities(written(policy, **keys)) if oddity.endswith(" is not used by")]
+    assert [oddity.removesuffix(" is not used by") for oddity in found] == names
+
+
+def test_a_budget_below_the_places_is_odd() -> None:
+    odd = "token_budget = 7 is below max_running = 8: not all can decode in one job under"
+    assert list(oddities(written("vllm", token_budget=7, max_running=8))) == [odd]
+    assert list(oddities(written("vllm", token_budget=8, max_running=8))) == []
+
+
+def test_a_bound_on_prefills_above_the_budget_is_odd() -> None:
+    odd = "long_prefill_tokens = 9 is above token_budget = 8, which holds under"
+    assert list(oddities(written("vllm", token_budget=8, max_running=8, long_prefill_tokens=9))) == [odd]
+    assert list(oddities(written("vllm", token_budget=8, max_running=8, long_prefill_tokens=8))) == []
 
 
 def crowd(seed: int, count: int = 40) -> list[Document]:
@@ -257,6 +338,6 @@ def test_the_same_again_is_the_same(policy: str) -> None:
 @pytest.mark.parametrize("policy", PRESETS)
 def test_policies_have_no_state(policy: str) -> None:
     """Two of the same settings are equal, can't be changed, and so can't remember."""
-    first, second = (compose(resolve(policy, written())) for _ in range(2))
+    first, second = (compose(resolve(written(policy)).axes) for _ in range(2))
     assert first == second
     assert hash(first) == hash(second)

@@ -1,8 +1,11 @@
-"""Who waits, in which order: by (arrival, place in the file), and whoever comes back goes before everybody else."""
+"""Who waits, in which order: by (arrival, place in the file), and whoever comes back goes before everybody else.
+
+With a key, the smallest first, and whoever comes back takes the place of its key.
+"""
 
 import pytest
 
-from sim.engine.queue import FcfsQueue
+from sim.engine.queue import FcfsQueue, KeyedQueue, Queue
 from sim.request import Request, RequestSpec
 
 
@@ -20,7 +23,7 @@ def queue_of(*requests: Request) -> FcfsQueue:
     return queue
 
 
-def names(queue: FcfsQueue) -> list[str]:
+def names(queue: Queue) -> list[str]:
     return [each.id for each in queue]
 
 
@@ -57,13 +60,55 @@ def test_a_newcomer_does_not_pass_who_came_back() -> None:
 
 
 def test_the_head_is_taken() -> None:
-    queue = queue_of(request(0, 0), request(1, 1))
-    head = queue.head
-    assert queue.take_head() is head
-    assert (names(queue), len(queue)) == (["1@1"], 1)
+    queue = queue_of(first := request(0, 0), second := request(1, 1))
+    assert queue.head is first
+    queue.remove(first)
+    assert (queue.head, names(queue), len(queue)) == (second, ["1@1"], 1)
 
 
 def test_anyone_can_leave() -> None:
     queue = queue_of(*(waiting := [request(n, n) for n in range(3)]))
     queue.remove(waiting[1])
     assert names(queue) == ["0@0", "2@2"]
+
+
+# --- by a key --------------------------------------------------------------------------------------------------------
+
+
+def parity() -> KeyedQueue:
+    """The even before the odd."""
+    return KeyedQueue(lambda request: (request.index % 2,))
+
+
+def test_an_empty_keyed_queue_has_no_head() -> None:
+    queue = parity()
+    assert (queue.head, len(queue), names(queue)) == (None, 0, [])
+
+
+def test_the_smallest_key_is_first_and_ties_go_by_arrival_and_place() -> None:
+    queue = parity()
+    for index, arrival in [(1, 0), (3, 0), (6, 5), (4, 5), (2, 7)]:
+        queue.add(request(index, arrival))
+    assert names(queue) == ["4@5", "6@5", "2@7", "1@0", "3@0"]
+    assert queue.head is not None
+    assert queue.head.id == "4@5"
+
+
+def test_who_comes_back_takes_the_place_of_its_key() -> None:
+    queue = parity()
+    queue.add(request(2, 0))
+    queue.put_back(request(1, 0, back=True))
+    queue.put_back(request(4, 0, back=True))
+    assert names(queue) == ["2@0", "4@0", "1@0"]
+
+
+def test_anyone_can_leave_a_keyed_queue_and_come_back() -> None:
+    queue = parity()
+    waiting = [request(n, n) for n in range(4)]
+    for each in waiting:
+        queue.add(each)
+    for gone in (waiting[2], waiting[0]):  # from the middle, then the head
+        queue.remove(gone)
+    assert (queue.head, names(queue), len(queue)) == (waiting[1], ["1@1", "3@3"], 2)
+    queue.put_back(waiting[2])
+    assert (queue.head, names(queue), len(queue)) == (waiting[2], ["2@2", "1@1", "3@3"], 3)

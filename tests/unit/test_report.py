@@ -4,6 +4,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from io import BytesIO, StringIO, TextIOWrapper
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -370,6 +371,154 @@ def test_verdicts_in_chinese() -> None:
     alike = [run(MIXED[:1], policy) for policy in ("fcfs", "chunked", "static")]
     assert verdicts(alike, "zh")[-2:] == ["  没有人会察觉差别。", "3 次运行对所有请求都一样。"]
     assert verdicts(both(MIXED, run={"horizon_ms": 1}), "zh")[-1] == "  两次运行都没有请求完成，无从比较。"
+
+
+# --- the pool --------------------------------------------------------------------------------------------------------
+
+TWINS = [request("A", 0, 8, 9), request("B", 0, 8, 9)]
+UNIT = {"job_ms": 1}
+
+
+def in_pool(kv: Mapping[str, Any], requests: Sequence[Mapping[str, Any]] = TWINS, **tables: Any) -> Result:
+    """In blocks of 4 tokens, under `vllm`; every job takes 1 ms."""
+    return run(requests, "vllm", device=UNIT, kv={"block_tokens": 4, **kv}, **tables)
+
+
+def test_a_run_with_a_pool_in_english() -> None:
+    # A and B begin with 2 blocks each and end with 4; of 6, B loses its three at 5 ms and is back at 9 ms
+    assert (
+        printed([in_pool({"blocks": 6})])
+        == """\
+mixed: 2 requests, 16 prompt and 18 output tokens
+Device: cost=linear, job_ms=1
+
+vllm (token_budget=2048, max_running=256)
+| request | TTFT ms | max ITL ms | E2E ms | queue ms |
+|---------|---------|------------|--------|----------|
+| A       |    1.00 |       1.00 |   9.00 |     0.00 |
+| B       |    1.00 |       5.00 |  13.00 |     0.00 |
+makespan 13.00 ms, 13 jobs; all 2 requests finished; 1 preemption, 12 tokens recomputed
+  pool       of 6 blocks in use: min 4, mean 4.62, p99 6, max 6
+  admission  3 admissions; head of the queue kept out in 3 jobs (blocks 3)
+  work       44 tokens scheduled; 12 (27.3 %) recomputed, 12 (27.3 %) wasted
+
+From its arrival, a request waits for its first token (TTFT), its last (E2E) and its first job
+(queue); max ITL is its longest stall between two tokens. Makespan: first arrival to last token.
+Blocks in use are weighted by the time of jobs. Recomputed: tokens lost by preemption; wasted:
+scheduled tokens that no finished request needed for the first time; both as shares of what was
+scheduled.
+"""
+    )
+
+
+def test_a_run_with_a_pool_in_chinese() -> None:
+    text = printed([in_pool({"blocks": 6})], "zh")
+    assert (
+        """
+全批结束 13.00 ms，提交 13 次；2 条请求全部完成；抢占 1 次，重算 12 tokens
+  块池  共 6 块，使用中最少 4，平均 4.62，p99 6，最多 6
+  准入  准入 3 次；队首在 3 次提交中进不来（块不够 3）
+  工作  安排 44 tokens；重算 12（27.3 %），浪费 12（27.3 %）
+
+"""
+        in text
+    )
+    assert "两者都给出占全部安排的比例。\n" in text
+
+
+def pool_lines(result: Result, lang: str = "en") -> list[str]:
+    """The lines of one run below its totals."""
+    lines = printed([result], lang, width=300).split("\n\n")[1].splitlines()
+    return [line for line in lines if line.startswith("  ")]
+
+
+def test_without_a_pool_nothing_is_said_of_it() -> None:
+    assert pool_lines(run(MIXED)) == []
+    assert "Blocks in use" not in printed([run(MIXED)])
+    assert pool_lines(run(MIXED, "vllm", faults=[{"kind": "crash", "at_ms": 3}])) == []
+
+
+def test_where_everything_fits_only_level_and_admissions_are_said() -> None:
+    assert pool_lines(in_pool({"blocks": 8})) == [
+        "  pool       of 8 blocks in use: min 4, mean 6.67, p99 8, max 8",
+        "  admission  2 admissions",
+    ]
+
+
+def test_one_of_each_is_singular() -> None:
+    one = in_pool({"blocks": 1, "block_tokens": 1}, [request("A", 0, 1, 1), request("B", 1.5, 1, 1)])
+    assert pool_lines(one) == [
+        "  pool       of 1 block in use: min 1, mean 1.00, p99 1, max 1",
+        "  admission  2 admissions",
+    ]
+    # B, with one token computed, loses its only block to A
+    lost = in_pool({"blocks": 2, "block_tokens": 1}, [request("A", 0, 1, 2), request("B", 0, 1, 2)])
+    assert "2 requests finished; 1 preemption, 1 token recomputed\n" in printed([lost])
+    assert pool_lines(lost)[1] == "  admission  3 admissions"
+
+
+def test_each_reason_for_keeping_the_head_out_is_named_and_how_many_stand_behind_it() -> None:
+    requests = [request(id_, 0, 8, 3) for id_ in "ABC"]
+    # one after the other, three jobs each: B is the head with C behind it, then C with nobody
+    assert pool_lines(in_pool({"blocks": 3}, requests))[1] == (
+        "  admission  3 admissions; "
+        "head of the queue kept out in 6 jobs (blocks 6), with a mean of 0.50 requests behind it"
+    )
+    chinese = "队首在 6 次提交中进不来（块不够 6），身后平均有 0.50 条请求"
+    assert chinese in pool_lines(in_pool({"blocks": 3}, requests), "zh")[1]
+    one_slot = in_pool({"blocks": 9}, requests, scheduler={"policy": "vllm", "max_running": 1})
+    assert "kept out in 6 jobs (slots 6), with a mean of 0.50 requests behind it" in pool_lines(one_slot)[1]
+    budget = in_pool({"blocks": 9}, requests, scheduler={"policy": "vllm", "token_budget": 10})
+    assert "kept out in 1 job (budget 1)" in pool_lines(budget)[1]
+
+
+def test_holes_and_swapped_requests_keep_the_head_out() -> None:
+    regions = [request("A", 0, 2, 1), request("B", 0, 2, 2), request("C", 0, 2, 1), request("D", 1, 3, 1)]
+    kv = {"blocks": 7, "block_tokens": 1}
+    assert "(holes 1)" in pool_lines(run(regions, "orca", device=UNIT, kv=kv))[1]
+    waiting = [*TWINS, request("C", 6, 4, 2)]
+    swapped = in_pool({"blocks": 6, "preemption": "swap", "swap_blocks": 3}, waiting)
+    assert "(swapped requests first " in pool_lines(swapped)[1]
+    assert pool_lines(swapped)[-1] == "  swap       1 preemption to the host; 3 blocks out, 3 in"
+    assert pool_lines(swapped, "zh")[-1] == "  换出  抢占到主机 1 次；换出 3 块，换回 3 块"
+
+
+def test_cache_hits_of_first_admissions_and_of_resumes_are_apart() -> None:
+    alone = in_pool({"blocks": 6, "prefix_cache": True})
+    assert pool_lines(alone)[-1] == "  cache      0 tokens found at first admission, 8 on resume"
+    assert pool_lines(alone)[-2] == "  work       36 tokens scheduled; 12 (33.3 %) recomputed, 4 (11.1 %) wasted"
+    shared = [each | {"prefix_group": "g", "prefix_tokens": 4} for each in TWINS]
+    assert pool_lines(in_pool({"blocks": 12, "prefix_cache": True}, shared), "zh")[-1] == (
+        "  缓存  首次准入命中 4 tokens，恢复时命中 0 tokens"
+    )
+
+
+LEDGER = "0.001 GiB = 1,073,741 B; one block of 4 tokens takes 4 * 32,768 = 131,072 B; 8 blocks fit"
+
+
+def test_the_ledger_of_a_memory_stands_in_the_title() -> None:
+    model = {"kv_bytes_per_token": 32768}
+    text = printed([in_pool({"memory_gib": 0.001}, model=model)] * 2)
+    assert text.count(f"\nMemory: {LEDGER}\n\n") == 1
+    chinese = printed([in_pool({"memory_gib": 0.001}, model=model)], "zh")
+    assert "\n内存：0.001 GiB = 1,073,741 B；每块 4 tokens 占 4 * 32,768 = 131,072 B；放得下 8 块\n" in chinese
+    assert "Memory" not in printed([in_pool({"blocks": 8})])
+
+
+def test_where_the_runs_have_different_ledgers_each_has_its_own() -> None:
+    found = [in_pool({"memory_gib": 0.001}, model={"kv_bytes_per_token": size}) for size in (32768, 65536)]
+    text = printed([*found, in_pool({"blocks": 8})], width=300)
+    assert "Memory" not in text
+    assert text.count(f"\n  memory     {LEDGER}\n") == 1
+    assert text.count("\n  memory     0.001 GiB = 1,073,741 B; one block of 4 tokens takes 4 * 65,536") == 1
+    assert text.count("\n  memory ") == 2
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_a_stored_result_prints_the_same(lang: str, tmp_path: Path) -> None:
+    result = in_pool({"memory_gib": 0.001, "preemption": "swap"}, model={"kv_bytes_per_token": 40000})
+    result.save(tmp_path / "result.json")
+    assert printed([sim.open_result(tmp_path / "result.json")], lang) == printed([result], lang)
 
 
 # --- strangers' names ------------------------------------------------------------------------------------------------

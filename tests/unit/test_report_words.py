@@ -13,7 +13,7 @@ from sim.report.chinese import Chinese
 from sim.report.english import English
 from sim.report.language import from_locale
 from sim.report.layout import wrap
-from sim.report.names import encodable, fit, ms, setting, visible, whole_ns
+from sim.report.names import encodable, fit, hundredths, ms, setting, visible, whole_ns
 from sim.report.verdict import percent
 
 NB = "\N{NO-BREAK SPACE}"
@@ -125,7 +125,20 @@ def test_the_language_is_that_of_the_locale(environ: dict[str, str], language: s
     assert from_locale(environ) == language
 
 
-@pytest.mark.parametrize("attribute", ["label", "metric", "status", "reason"])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Fraction(7), "7.00"),
+        (Fraction(1, 200), "0.01"),
+        (Fraction(1, 201), "0.00"),
+        (Fraction(9999999, 1000), "10,000.00"),
+    ],
+)
+def test_means_have_two_decimals_half_up(value: Fraction, text: str) -> None:
+    assert hundredths(value) == text
+
+
+@pytest.mark.parametrize("attribute", ["label", "metric", "status", "reason", "kept_out_by"])
 def test_both_languages_have_the_same_words(attribute: str) -> None:
     english: Any = getattr(English, attribute)
     chinese: Any = getattr(Chinese, attribute)

@@ -73,13 +73,14 @@ def test_a_file_is_read_as_written(mixed: Scenario, tmp_path: Path) -> None:
     assert mixed.run.seed == 7
     assert mixed.scheduler.model_fields_set == {"policy", "chunk_tokens"}
     assert mixed.workload.requests is not None
+    alone = {"samples": 1, "prefix_group": "", "prefix_tokens": 0, "parent": None, "parent_tokens": 0}
     assert [r.model_dump() for r in mixed.workload.requests] == [
         {"id": "A", "arrival_ms": 0, "prompt_tokens": 2, "output_tokens": 12, "max_tokens": 12,
-         "priority": 0, "tenant": "", "deadline_ms": None, "cancel_ms": None},
+         "priority": 0, "tenant": "", "deadline_ms": None, "cancel_ms": None} | alone,
         {"id": "r000002", "arrival_ms": Decimal("2.5"), "prompt_tokens": 12, "output_tokens": 2, "max_tokens": 4,
-         "priority": -1, "tenant": "t", "deadline_ms": None, "cancel_ms": None},
+         "priority": -1, "tenant": "t", "deadline_ms": None, "cancel_ms": None} | alone,
         {"id": "S", "arrival_ms": 4, "prompt_tokens": 1, "output_tokens": 4, "max_tokens": 4,
-         "priority": 0, "tenant": "", "deadline_ms": 9, "cancel_ms": Decimal("20.1")},
+         "priority": 0, "tenant": "", "deadline_ms": 9, "cancel_ms": Decimal("20.1")} | alone,
     ]  # fmt: skip
 
 
@@ -93,7 +94,8 @@ def test_what_is_not_written_has_its_default() -> None:
     }  # fmt: skip
     assert scenario.scheduler.model_dump() == {
         "policy": "fcfs", "batching": None, "composition": None, "prefills_per_job": None, "chunk_tokens": None,
-        "max_running": None,
+        "max_running": None, "token_budget": None, "order": None, "chunked_prefill": None,
+        "long_prefill_tokens": None, "max_model_tokens": None,
     }  # fmt: skip
     assert scenario.scheduler.model_fields_set == set()
     assert scenario.run.model_dump() == {

@@ -79,8 +79,8 @@ CHANGED = r"""
 4: id = "B" -> "i\n" = "B"
     s.toml (line 6): workload.requests[1]."i\n" = "B": unknown key in workload.requests[1]; did you mean 'id'?
 5: [device]⏎job_ms = 0.25 -> [xx]
-    s.toml (line 8): xx = {}: unknown key in the file; one of schema, name, claim, workload, device, scheduler,
-        run
+    s.toml (line 8): xx = {}: unknown key in the file; one of schema, name, claim, workload, device, kv,
+        model, faults, scheduler, run
 5: policy = "fcfs" -> policy = ["fcfs"]
     s.toml (line 11): scheduler.policy: expected a string, got a list
 5: arrival_ms = 1 -> arrival_ms = {}

@@ -4,7 +4,7 @@ import pytest
 from tiny import ends, request, scenario, simulate, with_policy
 
 import sim
-from sim.engine.plan import Cycle, View
+from sim.engine.cycle import Cycle, View
 from sim.errors import StalledError
 
 
@@ -69,7 +69,6 @@ def test_a_horizon_ends_it_without_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     assert ends(result.to_dict()["runs"][0]) == {"A": ("unfinished", "waiting", None)}
 
 
-@pytest.mark.xfail(strict=True, reason="prefills_per_job = 0 schedules no prompt at all: the run is stuck")
 def test_a_batch_that_takes_as_many_prompts_as_the_budget_allows_is_not_stuck() -> None:
     """``prefills_per_job = 0``: up to the budget; without a budget, whatever waits."""
     run = simulate([request("A", 0, 2, 1), request("B", 0, 2, 1)], prefills_per_job=0)

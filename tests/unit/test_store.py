@@ -243,6 +243,7 @@ def test_a_second_stranger_is_counted(tmp_path: Path) -> None:
 
 
 KINDS = pytest.mark.parametrize("kind", ["file", "folder"])
+NUL = r"\bnull (byte|character)\b"  # in the words of whichever Python
 
 
 def assert_refused(path: Path, kind: Kind, match: str) -> None:
@@ -273,7 +274,7 @@ def test_a_name_too_long_is_refused_and_leaves_no_parents(tmp_path: Path, kind: 
 
 @KINDS
 def test_a_nul_in_the_path_is_refused(tmp_path: Path, kind: Kind) -> None:
-    assert_refused(tmp_path / "a\0b", kind, "embedded null byte")
+    assert_refused(tmp_path / "a\0b", kind, NUL)
 
 
 @KINDS
@@ -1089,7 +1090,7 @@ def test_what_is_no_folder_can_not_be_checked(tmp_path: Path, make: Callable[[Pa
 
 
 def test_a_nul_in_the_path_of_a_folder_to_read(tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match="null byte"):
+    with pytest.raises(ResultError, match=NUL):
         store.manifest_problems(tmp_path / "a\0b")
 
 
