@@ -60,14 +60,14 @@ def pool(facts: Facts) -> Iterator[Difference]:
     used = kv.blocks - jobs["withheld_blocks"] - jobs["free_blocks"]
     n, levels = _figures(used, facts.ends_ns - facts.starts_ns)
     out = record.copies["out"] == 1
-    blocked = jobs["blocked"]
+    blocked, behind = jobs["blocked"], np.maximum(jobs["waiting"] - 1, 0)
     of_jobs: dict[str, tuple[int, int]] = {
         "usedBlocks, min": (int(used.min()) if len(used) else 0, found.used_blocks.min),
         "usedBlocks, p99": (int(levels["p99"] or 0), found.used_blocks.p99),
         "usedBlocks, max": (int(used.max()) if len(used) else 0, found.used_blocks.max),
         **{f"keptOut, {name}": (int(np.count_nonzero(blocked == Blocked[name.upper()])), getattr(kept, name))
            for name in ("blocks", "slots", "budget", "swapped", "holes")},
-        "keptOut, headOfLine": (total(np.maximum(jobs["waiting"] - 1, 0)[blocked != Blocked.NOTHING]), kept.head_of_line),
+        "keptOut, headOfLine": (total(behind[blocked != Blocked.NOTHING]), kept.head_of_line),
     }  # fmt: skip
     due: dict[str, tuple[int, int]] = {
         "blocks": (kv.blocks, found.blocks),

@@ -18,8 +18,7 @@ class Mixed:
     decode_first: bool = False
 
     def plan(self, view: View, cycle: Cycle) -> None:
-        alone = len(view.running) + len(view.waiting) <= 1
-        most = UNBOUNDED if alone or not self.long_prefill_tokens else self.long_prefill_tokens
+        most = self._most(view, cycle)
         running = list(view.running)  # a list of its own: victims leave on the way
         if self.decode_first:
             running.sort(key=lambda request: request.prefilling)
@@ -28,13 +27,18 @@ class Mixed:
             cycle.extend_all(cycle.restore(), most, cut=self.chunked_prefill)
             self._admit(most, cycle)
 
+    def _most(self, view: View, cycle: Cycle) -> int:
+        """Tokens of one prefill in a job: who is alone is not bound, unless it may not be cut and would never fit."""
+        alone = len(view.running) + len(view.waiting) <= 1
+        whole = (cycle.rest(request) for request in (*view.running, *view.waiting)) if alone else ()
+        if not self.long_prefill_tokens or (alone and (self.chunked_prefill or max(whole, default=0) <= cycle.budget)):
+            return UNBOUNDED
+        return self.long_prefill_tokens
+
     def _admit(self, most: int, cycle: Cycle) -> None:
         while cycle.budget > 0 and (head := cycle.next_waiting()) is not None:
-            rest = cycle.rest(head)
-            tokens = min(rest, most)
+            tokens = min(cycle.rest(head), most)
             if self.chunked_prefill:
                 tokens = min(tokens, cycle.budget)
-            elif tokens > cycle.budget and self.long_prefill_tokens:
-                tokens = min(rest, self.long_prefill_tokens)  # alone and too long for one job: else it waits for ever
             if not cycle.prefill(head, tokens):
                 return

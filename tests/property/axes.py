@@ -226,80 +226,31 @@ class Builder:
         return self._of(float(self._number(0, most)), float(self._number(0, most)), self._number(0, 4 * most) / 4)
 
 
-def known_fault(document: Document) -> str | None:
-    """Which fault of the engine, found and not yet mended, may show in this scenario; such are left out."""
+def left_out(document: Document) -> str | None:
+    """Why this scenario is no test, or None. What is a fault, found and not mended yet, says so."""
     axes, kv = resolve(sim.load(document))
-    requests = document["workload"]["requests"]
-    kinds = {fault["kind"] for fault in document.get("faults", ())}
-    for fault in (
-        _prefill_over_the_budget(axes, kv, requests, kinds),
-        _samples_without_a_pool(axes, kv, requests),
-        None if kv is None else _of_the_pool(document, axes, kv, kinds),
-        None if kv is None or not kv.prefix_cache else _of_the_cache(requests),
-    ):
-        if fault:
-            return fault
-    return None
+    if kv is not None and _spins(document, kv):
+        return "spins"
+    return _batch_of_one(axes, document["workload"]["requests"])
 
 
-def _prefill_over_the_budget(axes: Axes, kv: KvAxes | None, requests: Requests, kinds: set[str]) -> str | None:
-    """A prefill that is never cut, and longer than the budget, is not rejected: the run stalls, or never ends.
+def _spins(document: Document, kv: KvAxes) -> bool:
+    """No fault: under gate ``chunk`` and a fault of the pool, the first chunk fits and the next does not.
 
-    The rule takes ``chunked_prefill`` for read by ``prefill-first``, which never cuts; and without a pool it forgets
-    what has to be computed again after a crash. A static batch, whose members are admitted without work, cuts prefills
-    that may not be cut.
+    The lone request preempts itself and is admitted again at once, job after job until the fault is over: millions of
+    jobs when each takes next to no time.
     """
-    budget = axes.limits.token_budget
-    if budget and axes.batching == "static" and not axes.chunked_prefill and sum(map(_slots, requests)) > budget:
-        return "a static batch cuts prefills"
-    prefill_first = axes.composition == "prefill-first"
-    whole = prefill_first or not axes.chunked_prefill
-    if budget is None or not whole or all(_slots(request) <= budget for request in requests):
-        return None
-    if prefill_first and axes.chunked_prefill:
-        return "prefill-first over the budget"
-    return "crash without a pool" if kv is None and "crash" in kinds else None
-
-
-def _samples_without_a_pool(axes: Axes, kv: KvAxes | None, requests: Requests) -> str | None:
-    """Without a pool a decode of n samples takes one token of the budget, not n."""
-    several = any(request.get("samples", 1) > 1 for request in requests)
-    return "samples without a pool" if kv is None and axes.limits.token_budget and several else None
-
-
-def _of_the_pool(document: Document, axes: Axes, kv: KvAxes, kinds: set[str]) -> str | None:
-    """Under gate ``chunk`` and a fault of the pool.
-
-    The first chunk fits and the next does not: the lone request preempts itself and is admitted again at once. When a
-    prefill takes no time, the end of the fault never comes. And whoever can't be admitted whole to a static batch is
-    admitted by its first chunk.
-    """
-    if kv.gate != "chunk" or "pool" not in kinds:
-        return None
     device = document.get("device", {"job_ms": 0.25})
-    if device["job_ms"] + device.get("prefill_ms_per_token", 0) < 1e-6:
-        return "a prefill that takes no time, for ever"
-    return "static joins by chunks" if axes.batching == "static" else None
+    instant = device["job_ms"] + device.get("prefill_ms_per_token", 0) < 0.001
+    return instant and kv.gate == "chunk" and any(fault["kind"] == "pool" for fault in document.get("faults", ()))
 
 
-def _of_the_cache(requests: Requests) -> str | None:
-    """A group without tokens makes the rest of a child's blocks those of its own group."""
-    empty = any(request.get("prefix_group") and not request["prefix_tokens"] for request in requests)
-    return "a group without tokens" if empty else None
-
-
-def known_symptom(document: Document, error: AssertionError) -> bool:
-    """Whether a run shows a fault that is found and not yet mended, and that can't be told from the scenario alone.
-
-    Memory that is given without work (to a static batch, to who comes back from the host) can be found before it is
-    scheduled: by others and, after a preemption, by its own request. A preempted request of several samples finds the
-    blocks in which a child has its outputs.
-    """
-    axes, kv = resolve(sim.load(document))
-    if kv is None or not kv.prefix_cache:
-        return False
-    unworked = axes.batching == "static" or kv.preemption == "swap"
-    return (unworked and str(error).startswith("what is cached was computed")) or str(error).startswith("a group finds")
+def _batch_of_one(axes: Axes, requests: Requests) -> str | None:
+    """A fault: the only member of a static batch is not clipped by ``long_prefill_tokens``, nor cut, and never runs."""
+    budget = axes.limits.token_budget
+    if budget is None or axes.batching != "static" or axes.chunked_prefill or not axes.long_prefill_tokens:
+        return None
+    return "fault: batch of one" if any(_slots(request) > budget for request in requests) else None
 
 
 def _slots(request: Document) -> int:

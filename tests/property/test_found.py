@@ -101,7 +101,19 @@ FOUND = {
         kv=CACHE,
         scheduler={},
     ),
+    # Room for a prefill, when nobody runs any more.
+    "all are preempted for a fault that takes what they leave": scenario(
+        request("a", 1, 5),
+        request("b", 6, 1),
+        kv={"blocks": 8, "block_tokens": 1, "gate": "chunk"},
+        scheduler={"policy": "chunked"},
+        faults=[{"kind": "pool", "at_ms": 3.5, "until_ms": 20, "blocks": 8}],
+    ),
     # Static batches.
+    "the only member of a static batch is clipped when it has to be": scenario(
+        request("a", 6, 1),
+        scheduler={"batching": "static", "token_budget": 4, "chunked_prefill": False, "long_prefill_tokens": 2},
+    ),
     "who can't be admitted whole to a static batch waits": scenario(
         request("a", 4, 1),
         request("b", 1, 1),
@@ -124,7 +136,21 @@ STALLED = {
 """What no rule serves: the run ends and says so, instead of going on for ever."""
 
 
-@pytest.mark.parametrize("name", [name for name in FOUND if name not in STALLED])
+OPEN = {
+    "all are preempted for a fault that takes what they leave",
+    "the only member of a static batch is clipped when it has to be",
+}
+"""Not mended yet."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.xfail(reason="not mended yet") if name in OPEN else ())
+        for name in FOUND
+        if name not in STALLED
+    ],
+)
 def test_every_invariant_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(axes, "MAX_SECONDS", 2)
     invariants.check(axes.run(FOUND[name]))

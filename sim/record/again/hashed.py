@@ -12,7 +12,7 @@ Stretch = tuple[int, int]
 
 
 class Hashed(Counted):
-    """A block is found from when it is full of scheduled tokens (computed or about to be) until somebody else takes it from the free list.
+    """A block can be found once it is full of tokens that were scheduled, until somebody takes it off the free list.
 
     The free list: blocks that nobody will ask for, the newest first; those that were never used; those that can be
     found, the one that was freed first at the front.

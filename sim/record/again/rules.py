@@ -27,7 +27,9 @@ def _mixed(turn: Turn) -> None:
     """All who run under one budget, then those who come back, then those who wait; nobody joins after a preemption."""
     server, axes = turn.server, turn.server.axes
     lone = len(server.running) + len(server.waiting) <= 1
-    most = axes.long_prefill_tokens if axes.long_prefill_tokens and not lone else NO_BOUND
+    rests = [turn.rest(req) for req in (*server.running.values(), *server.waiting)] if lone else []
+    stuck = not axes.chunked_prefill and any(rest > turn.left for rest in rests)  # alone, whole, and too long for a job
+    most = axes.long_prefill_tokens if axes.long_prefill_tokens and (stuck or not lone) else NO_BOUND
     order = list(server.running.values())
     if axes.composition == "mixed-decode-first":
         order = [req for req in order if not req.prefills] + [req for req in order if req.prefills]
@@ -39,8 +41,6 @@ def _mixed(turn: Turn) -> None:
         tokens = min(turn.rest(head), most)
         if axes.chunked_prefill:
             tokens = min(tokens, turn.left)
-        elif tokens > turn.left and axes.long_prefill_tokens:  # it is alone, or it would not fit either way
-            tokens = min(tokens, axes.long_prefill_tokens)
         if not turn.prefill(head, tokens):
             break
 
@@ -71,7 +71,7 @@ def _chunk(turn: Turn) -> bool:
 
 def _make_room(turn: Turn) -> None:
     """Nothing can be done, for somebody who has half of a prompt has no blocks for the next chunk: somebody goes."""
-    if not turn.taken and turn.lacks_blocks:
+    if not turn.taken and turn.lacks_blocks and any(req.prefills for req in turn.server.running.values()):
         turn.preempt()
 
 
