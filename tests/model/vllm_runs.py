@@ -19,8 +19,6 @@ from typing import Any
 from unittest.mock import patch
 from zlib import crc32
 
-import pytest
-
 import sim
 from sim.engine.plan import Job
 from sim.record.replay import Event, events
