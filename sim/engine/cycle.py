@@ -224,7 +224,7 @@ class Cycle:
 
     def make_room_for_prefill(self) -> None:
         """Nothing decodes and a half-prefilled request has no blocks for its next chunk: somebody has to go."""
-        if self._lacks_blocks and not self._scheduled:
+        if self._lacks_blocks and self._state.prefilling and not self._scheduled:
             self.preempt()
 
     def preempt(self) -> Request:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from hypothesis import strategies as st
 
 import sim
-from sim.policies.presets import Axes, KvAxes, resolve
+from sim.policies.presets import resolve
 from sim.record.result import Result
 
 T = TypeVar("T")
@@ -226,31 +226,17 @@ class Builder:
         return self._of(float(self._number(0, most)), float(self._number(0, most)), self._number(0, 4 * most) / 4)
 
 
-def left_out(document: Document) -> str | None:
-    """Why this scenario is no test, or None. What is a fault, found and not mended yet, says so."""
-    axes, kv = resolve(sim.load(document))
-    if kv is not None and _spins(document, kv):
-        return "spins"
-    return _batch_of_one(axes, document["workload"]["requests"])
-
-
-def _spins(document: Document, kv: KvAxes) -> bool:
-    """No fault: under gate ``chunk`` and a fault of the pool, the first chunk fits and the next does not.
+def left_out(document: Document) -> bool:
+    """No fault, and no test: under gate ``chunk`` and a fault of the pool, the first chunk fits and the next does not.
 
     The lone request preempts itself and is admitted again at once, job after job until the fault is over: millions of
     jobs when each takes next to no time.
     """
+    kv = resolve(sim.load(document)).kv
     device = document.get("device", {"job_ms": 0.25})
     instant = device["job_ms"] + device.get("prefill_ms_per_token", 0) < 0.001
-    return instant and kv.gate == "chunk" and any(fault["kind"] == "pool" for fault in document.get("faults", ()))
-
-
-def _batch_of_one(axes: Axes, requests: Requests) -> str | None:
-    """A fault: the only member of a static batch is not clipped by ``long_prefill_tokens``, nor cut, and never runs."""
-    budget = axes.limits.token_budget
-    if budget is None or axes.batching != "static" or axes.chunked_prefill or not axes.long_prefill_tokens:
-        return None
-    return "fault: batch of one" if any(_slots(request) > budget for request in requests) else None
+    withheld = any(fault["kind"] == "pool" for fault in document.get("faults", ()))
+    return instant and withheld and kv is not None and kv.gate == "chunk"
 
 
 def _slots(request: Document) -> int:

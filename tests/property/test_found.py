@@ -1,7 +1,6 @@
 """What the search of ``test_axes`` found, each as the smallest scenario that shows it.
 
-One that is not mended yet is expected to fail; when it is mended, its mark goes, and so does the place in ``axes`` that
-leaves such scenarios out.
+One that is not mended yet is expected to fail; when it is mended, its mark goes.
 """
 
 from typing import Any
@@ -138,7 +137,6 @@ STALLED = {
 
 OPEN = {
     "all are preempted for a fault that takes what they leave",
-    "the only member of a static batch is clipped when it has to be",
 }
 """Not mended yet."""
 
