@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-STEPS = ["make run SCENARIO=mixed", "make check", "make slow", "make coverage"]
+STEPS = ["make run SCENARIO=mixed", "make check", "make slow"]
 STAND_IN = """#!/bin/sh
 echo "make $* (data: ${HEADWAY_DATA-none})"
 [ "$*" != "$FAILS" ]
