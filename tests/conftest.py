@@ -1,10 +1,16 @@
 """What all tests share: where large inputs lie, and how Hypothesis searches."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as in a shell's background: programs under test would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("headway", derandomize=True, deadline=None, database=None)
 settings.load_profile("headway")

@@ -1,6 +1,6 @@
 """What the search of ``test_axes`` found, each as the smallest scenario that shows it.
 
-One that is not mended yet is expected to fail; when it is mended, its mark goes.
+All are mended. One that is not yet is marked as expected to fail.
 """
 
 from typing import Any
@@ -135,20 +135,7 @@ STALLED = {
 """What no rule serves: the run ends and says so, instead of going on for ever."""
 
 
-OPEN = {
-    "all are preempted for a fault that takes what they leave",
-}
-"""Not mended yet."""
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason="not mended yet") if name in OPEN else ())
-        for name in FOUND
-        if name not in STALLED
-    ],
-)
+@pytest.mark.parametrize("name", [name for name in FOUND if name not in STALLED])
 def test_every_invariant_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(axes, "MAX_SECONDS", 2)
     invariants.check(axes.run(FOUND[name]))
