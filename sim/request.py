@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,9 @@ Flags = npt.NDArray[np.bool_]
 
 NEVER = -1
 """In columns of times: there is no such time."""
+
+AT_ONCE = 4096
+"""So many requests are taken out of the columns together."""
 
 
 class Status(IntEnum):
@@ -24,8 +29,7 @@ class Status(IntEnum):
     UNFINISHED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSpec:
+class RequestSpec(NamedTuple):
     """One request as the workload states it. ``index`` is its place in the file, which breaks every tie."""
 
     index: int
@@ -101,23 +105,20 @@ class Workload:
         return [self.id(index) for index in range(len(self))]
 
     def spec(self, index: int) -> RequestSpec:
-        deadline, cancel = int(self.deadline_ns[index]), int(self.cancel_ns[index])
-        return RequestSpec(
-            index=index,
-            id=self.id(index),
-            arrival_ns=int(self.arrival_ns[index]),
-            prompt_tokens=int(self.prompt_tokens[index]),
-            output_tokens=int(self.output_tokens[index]),
-            max_tokens=int(self.max_tokens[index]),
-            priority=int(self.priority[index]),
-            tenant="" if self.tenants is None else self.tenants[index],
-            deadline_ns=None if deadline == NEVER else deadline,
-            cancel_ns=None if cancel == NEVER else cancel,
-            samples=int(self.samples[index]),
-        )
+        return next(self.specs(np.array([index])))
 
-    def specs(self) -> Iterator[RequestSpec]:
-        return map(self.spec, range(len(self)))
+    def specs(self, indices: Ints | None = None) -> Iterator[RequestSpec]:
+        """The requests at these places (None: all), in this order."""
+        order = np.arange(len(self)) if indices is None else indices
+        for start in range(0, len(order), AT_ONCE):
+            some = order[start : start + AT_ONCE]
+            names = [self.id(index) for index in some.tolist()]
+            tenants = repeat("") if self.tenants is None else [self.tenants[index] for index in some.tolist()]
+            columns = (self.arrival_ns, self.prompt_tokens, self.output_tokens, self.max_tokens, self.priority)
+            numbers = (column[some].tolist() for column in columns)
+            times = (_none_for_never(column[some]) for column in (self.deadline_ns, self.cancel_ns))
+            rows = zip(some.tolist(), names, *numbers, tenants, *times, self.samples[some].tolist(), strict=False)
+            yield from map(RequestSpec._make, rows)
 
     def columns(self) -> Iterator[tuple[str, Ints]]:
         """The numeric columns, by name, in a fixed order."""
@@ -145,9 +146,27 @@ class Workload:
         return digest.hexdigest()
 
 
+def _none_for_never(times_ns: Ints) -> list[int | None]:
+    values: list[int | None] = times_ns.tolist()
+    return [None if value == NEVER else value for value in values] if (times_ns == NEVER).any() else values
+
+
 def default_id(index: int) -> str:
     """The name of the request at place ``index`` (from 0) that was given none."""
     return f"r{index + 1:06d}"
+
+
+class Clock:
+    """How many jobs that decode anything have ended."""
+
+    __slots__ = ("jobs",)
+
+    def __init__(self) -> None:
+        self.jobs = 0
+
+
+STANDING = Clock()
+"""It never moves: the clock of a request whose tokens are booked one job at a time."""
 
 
 class Request:
@@ -155,14 +174,16 @@ class Request:
 
     There is no prefill or decode state: each job brings ``computed`` nearer to ``known`` tokens (prompt and emitted),
     and a request whose computed tokens reach them at a job's end emits one more. ``prefill_end`` is what was known
-    when it was last admitted: below it, its work is prefill (or recomputation); from there on, decode. ``turn`` is the
-    cycle that scheduled it last. While fewer than ``roomy_until`` tokens are computed, its memory has room for the next
-    decode without being asked: a promise of the memory.
+    when it was last admitted: below it, its work is prefill (or recomputation); from there on, decode. ``place`` is its
+    place in the order of admission, ``turn`` the cycle that scheduled it last.
+
+    While it follows a clock, it computes and emits one token whenever that moves on: nobody has to book them.
     """
 
-    __slots__ = ("admitted_before", "admitted_with", "arrival_ns", "arrived", "cancelled", "computed", "emitted",
-                 "ended", "id", "index", "max_tokens", "output_tokens", "prefill_end", "priority", "prompt_tokens",
-                 "roomy_until", "samples", "spec", "turn")  # fmt: skip
+    __slots__ = ("_clock", "_computed", "_emitted", "_since", "admitted_before", "admitted_with", "arrival_ns",
+                 "arrived", "cancelled", "ended", "finish", "grows", "id", "index", "max_tokens", "output_tokens",
+                 "place", "prefill_end", "priority", "prompt_tokens", "samples", "spec", "stretch_after",
+                 "stretch_first", "turn")  # fmt: skip
 
     def __init__(self, spec: RequestSpec, max_model_tokens: int = 0) -> None:
         self.spec = spec
@@ -171,20 +192,47 @@ class Request:
         self.arrival_ns = spec.arrival_ns
         self.priority = spec.priority
         self.samples = spec.samples
-        self.prompt_tokens = spec.prompt_tokens
-        longest = max_model_tokens - spec.prompt_tokens if max_model_tokens else spec.max_tokens
-        self.output_tokens = min(spec.output_tokens, longest)
-        self.max_tokens = min(spec.max_tokens, longest)
-        self.computed = 0
-        self.emitted = 0
-        self.turn = NEVER
-        self.roomy_until = 0
-        self.prefill_end = spec.prompt_tokens
-        self.arrived = False
-        self.admitted_before = False
-        self.admitted_with = 0
-        self.cancelled = False
-        self.ended = False
+        prompt_tokens = self.prompt_tokens = self.prefill_end = spec.prompt_tokens
+        if max_model_tokens:
+            longest = max_model_tokens - prompt_tokens
+            self.output_tokens = min(spec.output_tokens, longest)
+            self.max_tokens = min(spec.max_tokens, longest)
+        else:
+            self.output_tokens = spec.output_tokens
+            self.max_tokens = spec.max_tokens
+        self._clock = STANDING
+        self._since = self._computed = self._emitted = self.admitted_with = 0
+        self.turn = self.place = self.finish = self.grows = self.stretch_first = self.stretch_after = NEVER
+        self.arrived = self.admitted_before = self.cancelled = self.ended = False
+
+    @property
+    def computed(self) -> int:
+        """Tokens whose KV is there."""
+        return self._computed + self._clock.jobs - self._since
+
+    @computed.setter
+    def computed(self, tokens: int) -> None:
+        self._computed = tokens - self._clock.jobs + self._since
+
+    @property
+    def emitted(self) -> int:
+        """Tokens that came out, for each of its samples."""
+        return self._emitted + self._clock.jobs - self._since
+
+    @emitted.setter
+    def emitted(self, tokens: int) -> None:
+        self._emitted = tokens - self._clock.jobs + self._since
+
+    def follow(self, clock: Clock) -> None:
+        """From now on a token is computed and one emitted with each move of ``clock``."""
+        self._clock, self._since = clock, clock.jobs
+
+    def stand(self) -> None:
+        """Follow no clock any more."""
+        moved = self._clock.jobs - self._since
+        self._computed += moved
+        self._emitted += moved
+        self._clock, self._since = STANDING, 0
 
     @property
     def known(self) -> int:
@@ -194,7 +242,7 @@ class Request:
     @property
     def rest(self) -> int:
         """Known tokens that are not computed yet: of its prompt, or the newest of each sample."""
-        return self.prompt_tokens + self.samples * self.emitted - self.computed
+        return self.known - self.computed
 
     @property
     def prefilling(self) -> bool:

@@ -16,10 +16,11 @@ from simpy import Environment, Event
 from sim.clock import instant_ns
 from sim.costs.linear import LinearCost
 from sim.engine.build import memory_of
-from sim.engine.cycle import Rules, Victim
+from sim.engine.cycle import Rules
 from sim.engine.device import Device
 from sim.engine.late import LAST, events_scheduled, late
-from sim.engine.scheduler import Monitor, Parts, Scheduler
+from sim.engine.monitor import Monitor
+from sim.engine.scheduler import Parts, Scheduler
 from sim.engine.swap import Swap
 from sim.errors import StalledError
 from sim.policies.admission import NeverFits
@@ -44,13 +45,15 @@ STUCK_SHOWN = 10
 def simulate(
     scenario: Scenario,
     *,
-    spans: bool = True,  # noqa: ARG001  # every job is an event so far
+    spans: bool = True,
+    cohort: bool = True,
     check: bool = False,
     monitors: Sequence[Monitor] = (),
 ) -> Result:
     """Run ``scenario`` under its ``scheduler.policy`` and return the result of this one run.
 
-    ``spans=False`` turns off what is only there for speed; nothing but ``Result.work`` may differ. ``check`` counts
+    ``spans=False`` and ``cohort=False`` turn off what is only there for speed; nothing but ``Result.work`` may differ
+    (and, without the cohort, how many jobs a row of the record stands for). ``check`` counts
     all blocks at every decision. ``monitors`` are told what happens while it runs. Raises ``ScenarioError`` (the trace
     can't be read, no such policy), ``LimitError`` (``run.max_jobs``, ``run.max_seconds``), ``StalledError`` (requests
     that nothing can end), ``InvariantError`` (a bug of the engine or of a policy).
@@ -63,9 +66,9 @@ def simulate(
     """
     workload, trace_sha256 = build(scenario)
     choice = resolve(scenario)
-    replica = Replica(scenario, choice, workload, monitors, check=check)
+    replica = Replica(scenario, choice, workload, monitors, spans=spans, cohort=cohort, check=check)
     replica.run()
-    record = replica.log.record()
+    record = replica.log.record(0 if choice.kv is None else choice.kv.block_tokens)
     check_tokens(record, choice.axes.max_model_tokens)
     return Result(
         name=scenario.scheduler.policy,
@@ -83,7 +86,15 @@ class Replica:
     """One server with its clients, in an environment of its own."""
 
     def __init__(
-        self, scenario: Scenario, choice: Choice, workload: Workload, monitors: Sequence[Monitor], *, check: bool
+        self,
+        scenario: Scenario,
+        choice: Choice,
+        workload: Workload,
+        monitors: Sequence[Monitor],
+        *,
+        spans: bool,
+        cohort: bool,
+        check: bool,
     ) -> None:
         axes, kv = choice
         self.log = Log(workload)
@@ -98,7 +109,7 @@ class Replica:
         cost = LinearCost.of(scenario.device, Decimal(0) if scenario.kv is None else scenario.kv.swap_ms_per_block)
         parts = Parts(
             policy=compose(axes),
-            rules=Rules(axes.limits, _victim(axes, kv, scenario.run.seed), cost.reads_context),
+            rules=_rules(axes, kv, scenario.run.seed, cost),
             waiting=ORDERS[axes.order](),
             memory=memory_of(self._env, kv, workload),
             swap=self._swap,
@@ -109,7 +120,7 @@ class Replica:
             quiet_from_ns = max(self._faults.last_ns, int(max(workload.arrival_ns.max(), workload.cancel_ns.max())))
             observers.append(Liveness(kv.blocks * kv.block_tokens, quiet_from_ns))
         device = Device(self._env, cost, self._faults.troubles)
-        self._scheduler = Scheduler(self._env, device, parts, [*observers, *monitors], check=check)
+        self._scheduler = Scheduler(self._env, device, parts, [*observers, *monitors], spans=spans, cohort=cohort, check=check)
 
     def run(self) -> None:
         """Start the processes and run until every request has ended, or the horizon."""
@@ -125,6 +136,7 @@ class Replica:
             if error.__cause__ is not None:  # raised by a process, not by SimPy itself for want of events
                 raise
             raise StalledError(*self._stuck()) from None
+        self._scheduler.stop()
         self.log.end_unfinished(self._scheduler.state.running, self._swap.indices)
 
     def work(self) -> dict[str, int]:
@@ -133,6 +145,8 @@ class Replica:
             "heapEvents": events_scheduled(self._env),
             "decisions": self._scheduler.decisions,
             "jobs": self._scheduler.jobs_begun,
+            "spans": self._scheduler.spans,
+            "rows": self.log.rows,
         }
 
     def _stop_at(self, horizon_ns: int) -> Generator[Event, object, None]:
@@ -146,14 +160,14 @@ class Replica:
         stuck = [f"{r!r} is running" for r in state.running.values()] + [f"{r!r} is waiting" for r in state.waiting]
         more = [f"and {len(stuck) - STUCK_SHOWN} more"] if len(stuck) > STUCK_SHOWN else []
         left = self._countdown.left
-        return [f"stuck at {self._env.now} ns: {left} requests have not ended", *stuck[:STUCK_SHOWN], *more]
+        return [f"stuck at {self._scheduler.idle_since_ns} ns: {left} requests have not ended", *stuck[:STUCK_SHOWN], *more]
 
 
-def _victim(axes: Axes, kv: KvAxes | None, seed: int) -> Victim:
+def _rules(axes: Axes, kv: KvAxes | None, seed: int, cost: LinearCost) -> Rules:
     name = "auto" if kv is None else kv.victim
     if name == "auto":
         name = "lowest-priority" if axes.order == "priority" else "last"
-    return VICTIMS[name](seed)
+    return Rules(axes.limits, VICTIMS[name](seed), cost.reads_context, last_goes=name == "last")
 
 
 def _pool_costs(scenario: Scenario) -> dict[str, Any]:

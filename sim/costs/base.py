@@ -2,6 +2,8 @@
 
 from typing import NamedTuple, Protocol
 
+from sim.costs.line import Line
+
 
 class Work(NamedTuple):
     """What one job does.
@@ -25,3 +27,10 @@ class CostModel(Protocol):
         ...
 
     def job_ns(self, work: Work) -> int: ...
+
+    def line(self, work: Work) -> Line | None:
+        """The durations of this job and of those after it in which each sequence reads one token more.
+
+        None: they don't stand on a line. Each is then asked for on its own, which costs time and nothing else.
+        """
+        ...

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from sim.clock import cost_fs, round_fs
 from sim.costs.base import Work
+from sim.costs.line import MOST_FS, MOST_GROWTH_FS, Line
 from sim.scenario import Device
 
 
@@ -34,8 +35,15 @@ class LinearCost(NamedTuple):
         return self.context_fs_per_token > 0
 
     def job_ns(self, work: Work) -> int:
+        return round_fs(self._job_fs(work))
+
+    def line(self, work: Work) -> Line | None:
+        first_fs, growth_fs = self._job_fs(work), self.context_fs_per_token * work.decode_requests
+        return Line(first_fs, growth_fs) if first_fs <= MOST_FS and growth_fs <= MOST_GROWTH_FS else None
+
+    def _job_fs(self, work: Work) -> int:
         fs = self.job_fs + self.prefill_fs_per_token * work.prefill_tokens + self.swap_fs_per_block * work.blocks
         if work.decode_requests:
             fs += self.decode_fs_per_batch + self.decode_fs_per_request * work.decode_requests
             fs += self.context_fs_per_token * work.context_tokens
-        return round_fs(fs)
+        return fs

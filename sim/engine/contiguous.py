@@ -2,12 +2,12 @@
 
 from collections.abc import Collection
 
-from sim.engine.kv import Pool, check_counts, declared_blocks, roomy_until
+from sim.engine.kv import Pool, Standing, check_counts, declared_blocks
 from sim.errors import InvariantError
 from sim.request import Request
 
 
-class Contiguous:
+class Contiguous(Standing):
     """Regions by their first block. Free space may be there and yet in no hole that is large enough."""
 
     def __init__(self, pool: Pool, block_tokens: int, watermark_blocks: int) -> None:
@@ -43,7 +43,6 @@ class Contiguous:
             raise InvariantError(f"{request!r} takes a region of {blocks} blocks that is not there")
         self._pool.take(blocks)
         self._regions[request.index] = (start, blocks)
-        request.roomy_until = roomy_until(request, blocks * self._block_tokens)
 
     def can_grow(self, request: Request, tokens: int) -> bool:
         return True

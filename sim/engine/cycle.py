@@ -1,12 +1,14 @@
 """One cycle: what a policy sees (:class:`View`), and what it fills (:class:`Cycle`)."""
 
-from collections.abc import Callable, Collection, Iterable, Reversible
+from collections.abc import Callable, Collection, Iterable, Reversible, Sequence
 from typing import NamedTuple, Protocol
 
 from sim.costs.base import Work
+from sim.engine.cohort import Cohort
 from sim.engine.kv import Memory
 from sim.engine.plan import Admission, Blocked, Chunk, Copy, Job, Kind, Loss, Preemption, Untold
 from sim.engine.queue import Queue
+from sim.engine.span import Decision
 from sim.engine.swap import Swap
 from sim.errors import InvariantError
 from sim.request import NEVER, Request
@@ -15,24 +17,29 @@ from sim.request import NEVER, Request
 class State:
     """Who waits, in queue order, and who runs, in order of admission (by index; some still prefill)."""
 
-    def __init__(self, waiting: Queue) -> None:
+    def __init__(self, waiting: Queue, cohort: Cohort) -> None:
         self.waiting = waiting
         self.running: dict[int, Request] = {}
         self.prefilling: dict[int, Request] = {}
+        self.cohort = cohort
+        """Of those who run, the ones that decode together."""
         self.slots_taken = 0
-        self.single = True
-        """Whether nobody ever ran with more than one sequence."""
+        self._joined = 0
 
     def join(self, request: Request) -> None:
         """``request`` is now the last of those who run."""
+        self._joined += 1
+        request.place = self._joined
         self.running[request.index] = request
         self.slots_taken += request.samples
-        self.single = self.single and request.samples == 1
         if request.prefilling:
             self.prefilling[request.index] = request
 
     def leave(self, request: Request) -> None:
         """``request`` runs no longer."""
+        if request in self.cohort:
+            self.cohort.leave(request)
+        self.cohort.close_stretch(request)
         del self.running[request.index]
         self.slots_taken -= request.samples
         self.prefilling.pop(request.index, None)
@@ -63,11 +70,16 @@ class Limits(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What a cycle goes by beside its policy. ``reads_context``: the device's cost depends on it, so it is counted."""
+    """What a cycle goes by beside its policy.
+
+    ``reads_context``: the device's cost depends on it, so it is counted. ``last_goes``: the victim is always the last
+    admitted, so that whom to preempt does not depend on how far the others have come.
+    """
 
     limits: Limits
     victim: Victim
     reads_context: bool = True
+    last_goes: bool = False
 
 
 UNBOUNDED = 2**62
@@ -87,11 +99,12 @@ class Cycle:
         self._memory = memory
         self._swap = swap
         self._slots = UNBOUNDED if rules.limits.max_running is None else rules.limits.max_running
-        self._victim = rules.victim
-        self._reads_context = rules.reads_context
+        self._rules = rules
         self._closed = False
         self._lacks_blocks = False
         self._blocked = Blocked.NOTHING
+        self._stepped = False
+        """Whether the cohort is in this job; it then comes before all others."""
         self._scheduled: list[Request] = []
         self._chunk_tokens: dict[int, int] = {}
         self._admitted: list[Admission] = []
@@ -102,12 +115,12 @@ class Cycle:
 
     @property
     def empty(self) -> bool:
-        return not self._scheduled
+        return not self._scheduled and not self._stepped
 
     @property
     def only_preempted(self) -> bool:
         """Whether all that happened is that somebody was preempted: what they left may let others in."""
-        return bool(self._preempted) and not self._admitted and not self._scheduled and not self._copies
+        return bool(self._preempted) and not self._admitted and not self._copies and self.empty
 
     @property
     def preempted(self) -> bool:
@@ -176,6 +189,8 @@ class Cycle:
     def extend(self, request: Request, tokens: int) -> bool:
         """Schedule the next ``tokens`` tokens of a running request; victims make room, at last the request itself."""
         self._expect(request, tokens, request.rest)
+        if request in self._state.cohort:
+            self._state.cohort.dissolve()  # its members are asked one by one
         while not self._memory.can_grow(request, request.computed + tokens):
             if self.preempt() is request:
                 return False
@@ -183,31 +198,29 @@ class Cycle:
         self._schedule(request, tokens)
         return True
 
+    def extend_running(self, most: int = UNBOUNDED, *, cut: bool = True, decodes_first: bool = False) -> None:
+        """:meth:`extend_all` for all who run, in order of admission; or first those who decode, then the prefills."""
+        running = self._step(decodes_first=decodes_first)
+        if decodes_first:
+            running.sort(key=lambda request: request.prefilling)
+        self.extend_all(running, most, cut=cut)
+
     def extend_all(self, requests: Iterable[Request], most: int = UNBOUNDED, *, cut: bool = True) -> None:
         """Schedule the next tokens of each of these running requests, at most ``most`` of a prefill, while they last.
 
         What is left of the budget bounds a prefill (but one that has not begun only if it may be ``cut``); a decode is
         all or nothing. Victims make room.
         """
-        budget, turn, scheduled = self.budget, self._turn, self._scheduled
         for request in requests:
-            if request.prefill_end <= request.computed < request.roomy_until and budget > 0 and not self._preempted:
-                request.turn = turn  # a decode of one sequence whose blocks have room: nothing else to ask
-                scheduled.append(request)
-                budget -= 1
-                continue
-            self.budget = budget
             if request.index in self._state.running:
                 self._extend_within_budget(request, most, cut)
-            budget = self.budget
-        self.budget = budget
 
     def decode_all(self) -> bool:
         """Schedule the next tokens of every running request whose prefill is complete; victims make room."""
-        self.extend_all([r for r in self._state.running.values() if r.computed >= r.prefill_end])
+        self.extend_all([request for request in self._step(decodes_first=True) if not request.prefilling])
         if not self._preempted:
             self.extend_all([request for request in self.restore() if not request.prefilling])
-        return bool(self._scheduled)
+        return not self.empty
 
     def restore(self) -> list[Request]:
         """Those who were swapped out come back, oldest first, with memory for all that is known of them."""
@@ -224,16 +237,18 @@ class Cycle:
 
     def make_room_for_prefill(self) -> None:
         """Nothing decodes and a half-prefilled request has no blocks for its next chunk: somebody has to go."""
-        if self._lacks_blocks and self._state.prefilling and not self._scheduled:
+        if self._lacks_blocks and self._state.prefilling and self.empty:
             self.preempt()
 
     def preempt(self) -> Request:
         """Take its blocks from the victim, even if it is in this job already; answers who it was."""
-        victim = self._victim(self._state.running.values(), self._memory)
+        victim = self._rules.victim(self._state.running.values(), self._memory)
         if victim.turn == self._turn:
             victim.turn = NEVER
             self._scheduled.remove(victim)
             self.budget += self._chunk_tokens.pop(victim.index, victim.samples)
+        elif self._is_stepped(victim):
+            self.budget += 1
         self._state.leave(victim)
         blocks = self._memory.held(victim)
         self._memory.release(victim)
@@ -254,8 +269,10 @@ class Cycle:
         The first job, which gets ``number``, also tells of ``untold``: changes by decisions that submitted no job.
         """
         admitted, lost = [*untold.admitted, *self._admitted], [*untold.lost, *self._preempted]
+        if not self._stepped and len(self._scheduled) > len(self._chunk_tokens):
+            self._state.cohort.dissolve()  # its members sit this decoding job out
         jobs = self._copying(number) if self._copies else []
-        if self._scheduled:
+        if not self.empty:
             jobs.append(self._working(number + len(jobs)))
         if self._blocked is Blocked.NOTHING and self.budget <= 0 and self._state.waiting:
             self._blocked = Blocked.BUDGET
@@ -269,6 +286,19 @@ class Cycle:
             self.untold = Untold(admitted, lost)
         return jobs
 
+    def decision(self, jobs: Sequence[Job]) -> Decision:
+        """What this cycle came to once it was closed with these jobs."""
+        head = self._state.waiting.head
+        job = jobs[0] if len(jobs) == 1 else None
+        return Decision(
+            whole=job is not None and job.whole and job.decoding == len(self._state.running) and not self._swap
+            and not (job.admitted or job.preempted),
+            waits=head is not None,
+            blocked=self._blocked,
+            closed=self._closed,
+            refusal_lasts=head is None or self._memory.stays_out(head),
+        )  # fmt: skip
+
     def _copying(self, number: int) -> list[Job]:
         jobs: list[Job] = []
         for out in (True, False):
@@ -279,16 +309,55 @@ class Cycle:
         return jobs
 
     def _working(self, number: int) -> Job:
-        scheduled, tokens = self._scheduled, self._chunk_tokens
-        chunks = (
-            [Chunk(r, tokens[r.index], place) for place, r in enumerate(scheduled) if r.index in tokens]
-            if tokens
-            else ()
+        scheduled, tokens, cohort = self._scheduled, self._chunk_tokens, self._state.cohort
+        decoding = len(cohort) if self._stepped else 0
+        chunks = [
+            Chunk(request, tokens[request.index], decoding + place)
+            for place, request in enumerate(scheduled)
+            if request.index in tokens
+        ]
+        others = [request for request in scheduled if request.index not in tokens]
+        context = 0
+        if self._rules.reads_context:
+            context = sum(r.samples * (r.prompt_tokens + r.emitted) for r in others)
+            context += cohort.context_tokens if decoding else 0
+        work = Work(sum(tokens.values()), decoding + sum(r.samples for r in others), context)
+        return Job(number, work, scheduled, chunks, (), decoding, cohort.changes)
+
+    # The cohort
+
+    def _step(self, *, decodes_first: bool) -> list[Request]:
+        """Schedule the cohort, all at once, if that is the same as one by one. Who is still to be asked, in order."""
+        if not self._can_step(decodes_first):
+            return list(self._state.running.values())
+        self._make_room_for_step()
+        cohort = self._state.cohort
+        if cohort.members:
+            self._memory.step(1)
+            self._stepped = True
+            self.budget -= len(cohort)
+        return list(self._state.prefilling.values())
+
+    def _can_step(self, decodes_first: bool) -> bool:  # noqa: FBT001  # its caller's
+        """Everybody who decodes is in it, its turn is before all others', and budget and blocks reach for everybody.
+
+        Where blocks don't, it is still the same if the last admitted goes.
+        """
+        state, cohort = self._state, self._state.cohort
+        return (
+            0 < len(cohort) <= self.budget
+            and len(cohort) + len(state.prefilling) == len(state.running)
+            and self.empty
+            and (decodes_first or not state.prefilling or next(iter(state.prefilling.values())).place > cohort.latest)
+            and (self._rules.last_goes or self._memory.covers(1) > 0)
         )
-        decodes = [r for r in scheduled if r.index not in tokens] if tokens else scheduled
-        context = sum(r.samples * (r.prompt_tokens + r.emitted) for r in decodes) if self._reads_context else 0
-        sequences = len(decodes) if self._state.single else sum(r.samples for r in decodes)
-        return Job(number, Work(sum(tokens.values()), sequences, context), scheduled, chunks)
+
+    def _make_room_for_step(self) -> None:
+        while self._state.cohort.members and not self._memory.covers(1):
+            self.preempt()
+
+    def _is_stepped(self, request: Request) -> bool:
+        return self._stepped and request in self._state.cohort
 
     def _extend_within_budget(self, request: Request, most: int, cut: bool) -> None:  # noqa: FBT001  # its caller's
         tokens = min(request.rest, most) if request.prefilling else request.samples
@@ -298,8 +367,9 @@ class Cycle:
             self.extend(request, tokens)
 
     def _expect(self, request: Request, tokens: int, rest: int) -> None:
-        if request.turn == self._turn or not 1 <= tokens <= rest:
-            twice = ", which is in this job already" if request.turn == self._turn else ""
+        again = request.turn == self._turn or self._is_stepped(request)
+        if again or not 1 <= tokens <= rest:
+            twice = ", which is in this job already" if again else ""
             raise InvariantError(
                 f"a policy schedules {tokens} tokens, {rest} are left to compute, of {request!r}{twice}"
             )

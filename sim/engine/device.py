@@ -1,12 +1,13 @@
 """The device: a resource with one place, which its scheduler holds. It runs one job at a time."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from simpy import Environment, Event, Resource, Timeout
 from simpy.resources.resource import Request as Slot
 
 from sim.clock import MAX_NS
-from sim.costs.base import CostModel
+from sim.costs.base import CostModel, Work
+from sim.costs.line import Line
 from sim.engine.faults import NONE, Troubles
 from sim.engine.plan import Job
 from sim.errors import InvariantError, LimitError
@@ -20,6 +21,8 @@ class Device(Resource):
         self.cost = cost
         self.troubles = troubles
         self._busy_until_ns = 0
+        self._end: Timeout | None = None
+        self._line: Callable[[Work], Line | None] = getattr(cost, "line", _no_line)
 
     def hold(self) -> Generator[Event, None, Slot]:
         """Take the device for good (a scheduler does so once, at its start)."""
@@ -27,15 +30,46 @@ class Device(Resource):
         yield slot
         return slot
 
+    def run_alike(self, job: Job, most: int) -> int:
+        """How many jobs, of at most ``most``, ``job`` and those like it behind it can be run as one."""
+        now_ns = int(self._env.now)
+        quiet_ns = self.troubles.quiet_until_ns(now_ns)
+        job.line = self._line(job.work) if quiet_ns is None or quiet_ns > now_ns else None
+        if job.line is None:
+            return 1
+        last_ns = MAX_NS - 1 if quiet_ns is None else quiet_ns
+        if now_ns + job.line.ends_ns(most) > last_ns:
+            most = job.line.within(last_ns - now_ns, most)
+        if not most:
+            job.line = None
+        return max(most, 1)
+
     def submit(self, job: Job) -> Timeout:
         """Start ``job`` now; the event returned is its end. Its start and end are noted on it."""
         now_ns = int(self._env.now)
         if not self.users or now_ns < self._busy_until_ns:
             raise InvariantError(f"job {job.number} submitted at {now_ns} ns to a device that its submitter can't use")
-        job.start_ns, job.end_ns = now_ns, self.troubles.end_ns(now_ns, self.cost, job.work)
+        if job.line is None:
+            job.start_ns, job.end_ns = now_ns, self.troubles.end_ns(now_ns, self.cost, job.work)
+        else:
+            job.start_ns, job.end_ns = now_ns, now_ns + job.line.ends_ns(job.count)
         if job.end_ns < now_ns:
             raise InvariantError(f"job {job.number} would end before it starts; a cost model answers 0 ns or more")
         if job.end_ns >= MAX_NS:
             raise LimitError(f"job {job.number} would end at {job.end_ns} ns, beyond the range of the clock ({MAX_NS})")
         self._busy_until_ns = job.end_ns
-        return Timeout(self._env, job.end_ns - now_ns)
+        self._end = Timeout(self._env, job.end_ns - now_ns)
+        return self._end
+
+    def shorten(self, job: Job, count: int) -> None:
+        """What runs now are only ``count`` jobs; whoever waits for its end is told at the new one."""
+        if self._end is None or self._end.callbacks is None:
+            raise InvariantError(f"job {job.number} is shortened, and does not run")
+        job.shorten(count)
+        self._busy_until_ns = job.end_ns
+        late_end, self._end = self._end, Timeout(self._env, job.end_ns - int(self._env.now))
+        self._end.callbacks, late_end.callbacks = late_end.callbacks, []
+
+
+def _no_line(_work: Work) -> None:
+    """For a cost model that says nothing about jobs to come."""

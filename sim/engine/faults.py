@@ -47,6 +47,11 @@ class Troubles(NamedTuple):
             at_ns = stall.end_ns
         return at_ns + left_ns
 
+    def quiet_until_ns(self, now_ns: int) -> int | None:
+        """When the next of all windows begins; now, if one of them is open; None, if nothing is to come."""
+        coming = [window.start_ns for windows in self for window in windows if window.end_ns > now_ns]
+        return max(min(coming), now_ns) if coming else None
+
 
 NONE = Troubles()
 

@@ -11,12 +11,9 @@ from typing import Protocol
 
 from simpy import Container, Environment
 
+from sim.engine.growth import Growth
 from sim.errors import InvariantError
-from sim.request import Request
-
-UNBOUNDED = 2**62
-"""More tokens than any request has."""
-
+from sim.request import NEVER, Request
 
 class Pool(Container):
     """Blocks. Whoever needs some asks at once and never queues: the order of admission belongs to the policy."""
@@ -99,8 +96,52 @@ class Memory(Protocol):
         """Blocks are conserved and only ``holders`` hold any. ``InvariantError`` otherwise."""
         ...
 
+    # Those who follow grow by a token with every step: together, at no cost for each
 
-class Unlimited:
+    def can_follow(self, request: Request, steps: int) -> bool:
+        """Whether what it will need in the next ``steps`` steps can be foreseen."""
+        ...
+
+    def follow(self, request: Request, steps: int) -> int:
+        """It has room for so many steps, then needs a block, and so on; NEVER: has room for all ``steps``."""
+        ...
+
+    def unfollow(self, request: Request) -> None:
+        """It is asked one at a time again, and holds what it took in the meantime."""
+
+    def covers(self, steps: int) -> int:
+        """How many of the next ``steps`` steps there are blocks for."""
+        ...
+
+    def step(self, steps: int) -> None:
+        """All who follow take their blocks for so many steps."""
+
+    def stays_out(self, request: Request) -> bool:
+        """Whether one that has just been refused for want of memory is refused again after any number of steps."""
+        ...
+
+
+class Standing:
+    """For a memory in which whoever runs needs nothing more."""
+
+    def can_follow(self, request: Request, steps: int) -> bool:
+        return True
+
+    def follow(self, request: Request, steps: int) -> int:
+        return NEVER
+
+    def unfollow(self, request: Request) -> None: ...
+
+    def covers(self, steps: int) -> int:
+        return steps
+
+    def step(self, steps: int) -> None: ...
+
+    def stays_out(self, request: Request) -> bool:
+        return True
+
+
+class Unlimited(Standing):
     """No ``[kv]``: there is always room."""
 
     free = None
@@ -115,8 +156,7 @@ class Unlimited:
     def can_admit(self, request: Request, tokens: int, *, others_run: bool) -> bool:
         return True
 
-    def admit(self, request: Request, tokens: int, computed: int | None = None) -> None:
-        request.roomy_until = roomy_until(request, UNBOUNDED)
+    def admit(self, request: Request, tokens: int, computed: int | None = None) -> None: ...
 
     def can_grow(self, request: Request, tokens: int) -> bool:
         return True
@@ -158,11 +198,6 @@ def declared_blocks(request: Request, block_tokens: int) -> int:
     return request_blocks(request, block_tokens, tokens)
 
 
-def roomy_until(request: Request, slots: int) -> int:
-    """Up to how many computed tokens a decode fits into ``slots``; asked each time for several samples."""
-    return slots if request.samples == 1 else 0
-
-
 Gate = Callable[[Request, int, int], tuple[int, int]]
 """(request, block_tokens, tokens) to (blocks that must be free, blocks that are taken)."""
 
@@ -194,6 +229,7 @@ class Paged:
         self._gate = gate
         self._watermark_blocks = watermark_blocks
         self._held: dict[int, int] = {}
+        self._growth = Growth(block_tokens)
 
     @property
     def free(self) -> int:
@@ -220,7 +256,6 @@ class Paged:
         _, taken = self._gate(request, self._block_tokens, tokens)
         self._pool.take(taken)
         self._held[request.index] = taken
-        request.roomy_until = roomy_until(request, taken * self._block_tokens)
 
     def can_grow(self, request: Request, tokens: int) -> bool:
         return self._pool.can_take(self._missing(request, tokens))
@@ -229,11 +264,10 @@ class Paged:
         missing = self._missing(request, tokens)
         if missing > 0:
             self._pool.take(missing)
-            held = self._held[request.index] = self._held[request.index] + missing
-            request.roomy_until = roomy_until(request, held * self._block_tokens)
+            self._held[request.index] += missing
 
     def held(self, request: Request) -> int:
-        return self._held.get(request.index, 0)
+        return self._held.get(request.index, 0) + self._growth.taken(request.index)
 
     def release(self, request: Request) -> None:
         if request.index not in self._held:
@@ -246,11 +280,36 @@ class Paged:
         self._pool.withhold(blocks)
 
     def check(self, holders: Collection[Request]) -> None:
-        check_counts(self._pool, self._held, holders)
+        held = {index: blocks + self._growth.taken(index) for index, blocks in self._held.items()}
+        check_counts(self._pool, held, holders)
+
+    def can_follow(self, request: Request, steps: int) -> bool:
+        spare = self._spare(request)
+        return spare < self._block_tokens or spare >= steps
+
+    def follow(self, request: Request, steps: int) -> int:
+        spare = self._spare(request)
+        spare = NEVER if spare >= steps else spare
+        self._growth.add(request.index, spare)
+        return spare
+
+    def unfollow(self, request: Request) -> None:
+        self._held[request.index] += self._growth.remove(request.index)
+
+    def covers(self, steps: int) -> int:
+        return self._growth.covered(self._pool.free, steps)
+
+    def step(self, steps: int) -> None:
+        self._pool.take(self._growth.needed(steps))
+        self._growth.step(steps)
+
+    def stays_out(self, request: Request) -> bool:
+        return True
+
+    def _spare(self, request: Request) -> int:
+        return self._held[request.index] * self._block_tokens - request.computed
 
     def _missing(self, request: Request, tokens: int) -> int:
-        if request.samples == 1:  # by far the most frequent, and so without a call
-            return -(-tokens // self._block_tokens) - self._held[request.index]
         return request_blocks(request, self._block_tokens, tokens) - self._held[request.index]
 
 

@@ -5,6 +5,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from sim.costs.base import Work
+from sim.costs.line import Line
+from sim.errors import InvariantError
 from sim.request import Request
 
 
@@ -80,13 +82,16 @@ class Copy(NamedTuple):
 
 
 class Job:
-    """One submission to the device: ``scheduled`` are its requests, in order, ``chunks`` those of them that prefill.
+    """One submission to the device, or ``count`` alike in a row. It decodes the cohort (``decoding`` requests of it).
 
-    What a decision changed (admissions, preemptions) is told by its first job; the others have none.
+    ``scheduled`` are all others that it schedules, one by one, in order; ``chunks`` those of them that prefill. What a
+    decision changed (admissions, preemptions) is told by its first job; the others have none. ``crowd``: how often
+    anybody had joined or left the cohort. What stands here is how it stood for the first of the ``count``.
     """
 
-    __slots__ = ("admitted", "blocked", "chunks", "copies", "end_ns", "free_blocks", "kind", "number", "preempted",
-                 "running", "scheduled", "start_ns", "swapped", "waiting", "withheld_blocks", "work")  # fmt: skip
+    __slots__ = ("admitted", "blocked", "chunks", "copies", "count", "crowd", "decoding", "end_ns", "free_blocks",
+                 "kind", "line", "number", "preempted", "running", "scheduled", "start_ns", "swapped", "waiting",
+                 "withheld_blocks", "work")  # fmt: skip
 
     admitted: Sequence[Admission]
     preempted: Sequence[Preemption]
@@ -106,24 +111,33 @@ class Job:
         scheduled: Sequence[Request] = (),
         chunks: Sequence[Chunk] = (),
         copies: Sequence[Copy] = (),
+        decoding: int = 0,
+        crowd: int = 0,
     ) -> None:
         self.number = number
         self.work = work
         self.scheduled = scheduled
         self.chunks = chunks
         self.copies = copies
+        self.decoding = decoding
+        self.crowd = crowd
+        self.count = 1
+        self.line: Line | None = None
         self.admitted = self.preempted = ()
         if copies:
             self.kind = Kind.SWAP
         elif not chunks:
             self.kind = Kind.DECODE
         else:
-            self.kind = Kind.PREFILL if len(chunks) == len(scheduled) else Kind.MIXED
+            self.kind = Kind.PREFILL if len(chunks) == len(scheduled) and not decoding else Kind.MIXED
 
     @property
-    def decodes(self) -> Sequence[Request]:
-        """Those of its requests that decode, in scheduling order."""
-        if not self.chunks:
-            return self.scheduled
-        prefilling = {chunk.request.index for chunk in self.chunks}
-        return [request for request in self.scheduled if request.index not in prefilling]
+    def whole(self) -> bool:
+        """Whether it does nothing but decode the cohort."""
+        return self.decoding > 0 and not self.scheduled
+
+    def shorten(self, count: int) -> None:
+        """It stands for only so many jobs."""
+        if self.line is None:
+            raise InvariantError(f"job {self.number} is shortened, and is no stretch of jobs")
+        self.count, self.end_ns = count, self.start_ns + self.line.ends_ns(count)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from itertools import islice, repeat, takewhile
 from typing import NamedTuple
 
-from sim.engine.kv import Gate, Pool, request_blocks, roomy_until
+from sim.engine.kv import Gate, Pool, request_blocks
 from sim.errors import InvariantError
 from sim.request import NEVER, Request
 
@@ -114,6 +114,22 @@ class Prefixed:
     def withhold(self, blocks: int) -> None:
         self._pool.withhold(blocks)
 
+    def can_follow(self, request: Request, steps: int) -> bool:
+        return False
+
+    def follow(self, request: Request, steps: int) -> int:
+        return NEVER
+
+    def unfollow(self, request: Request) -> None: ...
+
+    def covers(self, steps: int) -> int:
+        return steps
+
+    def step(self, steps: int) -> None: ...
+
+    def stays_out(self, request: Request) -> bool:
+        return False
+
     def check(self, holders: Collection[Request]) -> None:
         counted = Counter(block for table in self._table.values() for block in table)
         held = {block: count for block, count in self._holders.items() if count}
@@ -162,9 +178,6 @@ class Prefixed:
             table.append(block)
         full = min(tokens, request.known) if request.samples == 1 else min(tokens, request.prompt_tokens)
         self._hash(request, table, full // self._block_tokens)
-        # until its next block is full and can be found, or it needs a new one, a decode changes nothing here
-        quiet = (tokens // self._block_tokens + 1) * self._block_tokens - 1
-        request.roomy_until = roomy_until(request, min(quiet, len(table) * self._block_tokens))
 
     def _hash(self, request: Request, table: list[int], upto: int) -> None:
         """The first ``upto`` blocks of the request can be found from now on."""

@@ -2,30 +2,22 @@
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 from simpy import Environment, Event
 
+from sim.engine.cohort import Cohort
 from sim.engine.cycle import Cycle, Rules, State, View
 from sim.engine.device import Device
 from sim.engine.kv import Memory
 from sim.engine.late import late, schedule_late
+from sim.engine.monitor import Monitor, listeners
 from sim.engine.plan import Job, Kind, Loss, Preemption, Untold
 from sim.engine.queue import Queue
+from sim.engine.span import MOST_JOBS, Decision, arrival_cuts, repeats
 from sim.engine.swap import Swap
 from sim.policies.base import Policy
 from sim.request import Request, Status
-
-
-class Monitor(Protocol):
-    """Somebody who is told what happens, when it happens. Monitors are called; they never poll."""
-
-    def on_arrival(self, request: Request, jobs_begun: int) -> None: ...
-
-    def on_job(self, job: Job) -> None:
-        """``job`` has ended. Its tokens are not booked yet: ``computed`` and ``emitted`` are as it found them."""
-
-    def on_end(self, request: Request, status: Status, reason: str | None, now_ns: int, jobs_begun: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -40,16 +32,37 @@ class Parts:
     never_fits: Callable[[Request], str | None]
 
 
+class Span(NamedTuple):
+    """A stretch of jobs that runs as one, the decision that led to it, and the head of the queue that was kept out."""
+
+    job: Job
+    decision: Decision
+    head: Request | None
+
+
 class Scheduler:
     """Serves requests on one device. The composition root starts :meth:`serve` as a process."""
 
     def __init__(
-        self, env: Environment, device: Device, parts: Parts, monitors: Sequence[Monitor], *, check: bool = False
+        self,
+        env: Environment,
+        device: Device,
+        parts: Parts,
+        monitors: Sequence[Monitor],
+        *,
+        spans: bool = True,
+        cohort: bool = True,
+        check: bool = False,
     ) -> None:
-        self.state = State(parts.waiting)
+        self._tell_arrival = listeners(monitors, "on_arrival")
+        self._tell_job = listeners(monitors, "on_job")
+        self._tell_stretch = listeners(monitors, "on_stretch")
+        self._tell_end = listeners(monitors, "on_end")
+        self.state = State(parts.waiting, Cohort(parts.memory, self._end_stretch, open_to_all=cohort))
         self.jobs_begun = 0
         self.decisions = 0
-        self.cycles = 0
+        self.spans = 0
+        self.idle_since_ns = 0
         self._env = env
         self._device = device
         self._policy = parts.policy
@@ -58,25 +71,30 @@ class Scheduler:
         self._swap = parts.swap
         self._never_fits = parts.never_fits
         self._checks = check
-        self._monitors = monitors
+        self._stable_for = getattr(parts.policy, "stable_for", 1) if spans else 1
+        self._cycles = 0
         self._last_kind: Kind | None = None
         self._cancelled: list[Request] = []
         self._crashed = False
         self._untold = Untold([], [])
         self._ends: dict[int, Event] = {}
         self._idle: Event | None = None
+        self._span: Span | None = None
 
     def submit(self, request: Request) -> Event:
         """A request arrives. The event returned fires when it has ended, however it ends."""
         request.arrived = True
-        for monitor in self._monitors:
-            monitor.on_arrival(request, self.jobs_begun)
+        jobs_begun = self._begun_by_now()
+        for tell in self._tell_arrival:
+            tell(request, jobs_begun)
         end = self._ends[request.index] = Event(self._env)
         reason = self._never_fits(request)
         if reason is not None:
             self._end(request, Status.REJECTED, reason)
-        else:
-            self.state.waiting.add(request)
+            return end
+        waiting = self.state.waiting
+        waiting.add(request)
+        if self._span is None or arrival_cuts(self._span.decision, same_head=waiting.head is self._span.head):
             self.wake()
         return end
 
@@ -94,26 +112,49 @@ class Scheduler:
 
     def withhold(self, blocks: int) -> None:
         """From now on so many blocks in all are kept out of use."""
-        self._memory.withhold(blocks)
         self.wake()
+        self._memory.withhold(blocks)
 
     def wake(self) -> None:
-        """Something changed that a decision should see; one that sleeps decides at the end of this instant."""
+        """Something changed that a decision should see: at the end of this instant, or of the job that runs."""
         if self._idle is not None:
             schedule_late(self._idle)
             self._idle = None
+        elif self._span is not None:
+            job, begun = self._span.job, self._begun(self._span.job)
+            if begun < job.count:
+                self._device.shorten(job, begun)
+            self._settle(job)
 
     def serve(self) -> Generator[Event, object, None]:
         """The scheduler's process: for ever, since the composition root says when all is done."""
         yield from self._device.hold()
-        turn = late(self._env)
+        yield late(self._env)
         while True:
-            yield turn
             jobs = self._decide()
             for job in jobs:
                 yield self._device.submit(job)
                 self._book(job)
-            turn = late(self._env) if jobs else self._sleep()
+            if not jobs:
+                yield self._sleep()
+            elif self._env.peek() <= self._env.now:  # nobody who still acts at this instant is left out
+                yield late(self._env)
+
+    def stop(self) -> None:
+        """The time is up: of a stretch of jobs that runs, those count that have ended."""
+        if self._span is not None:
+            job = self._span.job
+            ended = job.line.within(int(self._env.now) - job.start_ns, job.count) if job.line else 0
+            if ended:
+                job.shorten(ended)
+                self._settle(job)
+                self._book(job)
+                self.jobs_begun += 1
+        cohort = self.state.cohort
+        cohort.dissolve()
+        for request in self.state.running.values():
+            cohort.close_stretch(request)
+        self._check()
 
     def whereabouts(self, request: Request) -> str:
         """Where a request that has not ended is."""
@@ -124,13 +165,14 @@ class Scheduler:
         return "waiting" if request.arrived else "not arrived"
 
     def _sleep(self) -> Event:
-        self._check()
+        self.idle_since_ns = int(self._env.now)
         self._idle = Event(self._env)
         return self._idle
 
     def _decide(self) -> list[Job]:
         self.decisions += 1
-        self._end_cancelled()
+        if self._cancelled:
+            self._end_cancelled()
         if self._crashed:
             self._lose_memory()
         jobs = self._plan()
@@ -145,13 +187,49 @@ class Scheduler:
         """Let the policy fill a cycle; another one while all that it did was to preempt somebody."""
         state = self.state
         while True:
-            self.cycles += 1
-            cycle = Cycle(self.cycles, state, self._memory, self._swap, self._rules)
+            self._cycles += 1
+            cycle = Cycle(self._cycles, state, self._memory, self._swap, self._rules)
             self._policy.plan(View(int(self._env.now), self._last_kind, state.waiting, state.running.values()), cycle)
             jobs = cycle.close(self.jobs_begun, self._untold)
             self._untold = cycle.untold
             if not cycle.only_preempted:
+                self._stretch(cycle, jobs)
                 return jobs
+
+    # Spans
+
+    def _stretch(self, cycle: Cycle, jobs: Sequence[Job]) -> None:
+        """Run as many jobs like this one as will come anyway."""
+        if len(jobs) != 1 or not jobs[0].whole:
+            return
+        job, decision = jobs[0], cycle.decision(jobs)
+        job.count = self._device.run_alike(job, self._most_alike() if repeats(decision) else 1)
+        if job.count > 1:
+            self.spans += 1
+            self._span = Span(job, decision, self.state.waiting.head)
+
+    def _most_alike(self) -> int:
+        """Jobs until somebody finishes, the blocks end, or the policy may think again."""
+        cohort = self.state.cohort
+        most = min(self._stable_for, cohort.jobs_to_finish(), MOST_JOBS - cohort.clock.jobs % MOST_JOBS)
+        return 1 + self._memory.covers(most - 1) if most > 1 else 1
+
+    def _begun(self, job: Job) -> int:
+        """How many jobs of a stretch have begun by now: one that would begin now waits for who arrives now."""
+        before_ns = int(self._env.now) - job.start_ns - 1
+        return 1 if before_ns < 0 or job.line is None else min(job.line.within(before_ns, job.count) + 1, job.count)
+
+    def _begun_by_now(self) -> int:
+        """How many jobs have begun in all."""
+        return self.jobs_begun if self._span is None else self.jobs_begun + self._begun(self._span.job) - 1
+
+    def _settle(self, job: Job) -> None:
+        """How many jobs it stands for is final."""
+        self._span = None
+        self.jobs_begun += job.count - 1
+        self._memory.step(job.count - 1)
+
+    # Bookkeeping
 
     def _lose_memory(self) -> None:
         """All who run have to be computed again; what they emitted stays emitted."""
@@ -165,21 +243,38 @@ class Scheduler:
 
     def _book(self, job: Job) -> None:
         """The job has ended: its tokens are computed, and whoever is complete emits."""
-        for monitor in self._monitors:
-            monitor.on_job(job)
-        for request, tokens, _ in job.chunks:
-            request.computed += tokens - request.samples  # the loop below adds the rest, as for a decode
-            if request.computed + request.samples >= request.prefill_end:
-                del self.state.prefilling[request.index]
-        ended = []
-        for request in job.scheduled:
-            request.computed += request.samples
-            if request.computed >= request.prefill_end:
-                request.emitted += 1
-                if request.emitted == request.output_tokens:
-                    ended.append(request)
+        if self._span is not None:
+            self._settle(job)
+        for tell in self._tell_job:
+            tell(job)
+        cohort = self.state.cohort
+        ended = cohort.advance(job.count) if job.work.decode_requests else []
+        if job.scheduled:
+            ended += self._book_each(job)
         for request in ended:
             self._end(request, Status.FINISHED, None)
+
+    def _book_each(self, job: Job) -> list[Request]:
+        """Those outside the cohort; who is complete joins it. Those whose last token this was."""
+        cohort, ended = self.state.cohort, []
+        prefilled = {}
+        for request, tokens, _ in job.chunks:
+            prefilled[request.index] = tokens
+            if request.computed + tokens >= request.prefill_end:
+                del self.state.prefilling[request.index]
+        for request in job.scheduled:
+            decodes = request.index not in prefilled
+            request.computed += request.samples if decodes else prefilled[request.index]
+            if decodes:
+                cohort.decoded(request)
+            if request.computed < request.prefill_end:
+                continue
+            request.emitted += 1
+            if request.emitted == request.output_tokens:
+                ended.append(request)
+            else:
+                cohort.join(request)
+        return ended
 
     def _end_cancelled(self) -> None:
         cancelled, self._cancelled = self._cancelled, []
@@ -196,10 +291,14 @@ class Scheduler:
         elif request.arrived and status is Status.CANCELLED:
             self.state.waiting.remove(request)
         request.ended = True
-        for monitor in self._monitors:
-            monitor.on_end(request, status, reason, int(self._env.now), self.jobs_begun)
+        for tell in self._tell_end:
+            tell(request, status, reason, int(self._env.now), self._begun_by_now())
         if request.index in self._ends:
             self._ends.pop(request.index).succeed()
+
+    def _end_stretch(self, request: Request, first: int, jobs: int, grows: int) -> None:
+        for tell in self._tell_stretch:
+            tell(request, first, jobs, grows)
 
     def _check(self) -> None:
         self._memory.check(self.state.running.values())

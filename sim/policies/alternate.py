@@ -1,16 +1,16 @@
 """Decode batches and prompt chunks take turns, the decode batch first (the lesson's ``chunked``)."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from sim.engine.cycle import Cycle, View
+from sim.engine.cycle import UNBOUNDED, Cycle, View
 from sim.engine.plan import Kind
 
 
-@dataclass(frozen=True)
-class Alternate:
+class Alternate(NamedTuple):
     """After a decode batch, at most ``chunk_tokens`` of the head's prompt; else a decode batch; else a chunk."""
 
     chunk_tokens: int
+    stable_for = UNBOUNDED
 
     def plan(self, view: View, cycle: Cycle) -> None:
         if view.last_kind is Kind.DECODE and self._chunk(cycle):

@@ -6,10 +6,10 @@ from sim.engine.cycle import Cycle, View
 
 
 class Policy(Protocol):
-    """A decision: fill the cycle from what the view shows.
+    """A decision: fill the cycle from what the view shows, and change nothing but through the cycle's verbs.
 
-    A policy is pure. It reads no clock but ``view.now_ns``, draws no random number, iterates no set, knows nothing of
-    SimPy, and changes nothing but through the cycle's verbs, each of which answers whether it went in.
+    A policy is pure: no clock but ``view.now_ns``, no random number, no iterated set, no SimPy. ``stable_for`` is how
+    often in a row it decides the same while nothing changes but tokens and time (see engine/span.py); 1 if left out.
     """
 
     def plan(self, view: View, cycle: Cycle) -> None: ...

@@ -16,22 +16,22 @@ class Mixed:
     chunked_prefill: bool
     long_prefill_tokens: int
     decode_first: bool = False
+    stable_for = UNBOUNDED
 
     def plan(self, view: View, cycle: Cycle) -> None:
         most = self._most(view, cycle)
-        running = list(view.running)  # a list of its own: victims leave on the way
-        if self.decode_first:
-            running.sort(key=lambda request: request.prefilling)
-        cycle.extend_all(running, most, cut=self.chunked_prefill)
+        cycle.extend_running(most, cut=self.chunked_prefill, decodes_first=self.decode_first)
         if not cycle.preempted:
             cycle.extend_all(cycle.restore(), most, cut=self.chunked_prefill)
             self._admit(most, cycle)
 
     def _most(self, view: View, cycle: Cycle) -> int:
         """Tokens of one prefill in a job: who is alone is not bound, unless it may not be cut and would never fit."""
+        if not self.long_prefill_tokens:
+            return UNBOUNDED
         alone = len(view.running) + len(view.waiting) <= 1
         whole = (cycle.rest(request) for request in (*view.running, *view.waiting)) if alone else ()
-        if not self.long_prefill_tokens or (alone and (self.chunked_prefill or max(whole, default=0) <= cycle.budget)):
+        if alone and (self.chunked_prefill or max(whole, default=0) <= cycle.budget):
             return UNBOUNDED
         return self.long_prefill_tokens
 

@@ -1,15 +1,15 @@
 """Prefill first: while anything waits for prefill, whole prompts go before any decode (the lesson's ``fcfs``)."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from sim.engine.cycle import Cycle, View
+from sim.engine.cycle import UNBOUNDED, Cycle, View
 
 
-@dataclass(frozen=True)
-class PrefillFirst:
+class PrefillFirst(NamedTuple):
     """Up to ``prefills_per_job`` whole prompts in a job (0: up to the budget); if none gets in, all who can decode."""
 
     prefills_per_job: int
+    stable_for = UNBOUNDED
 
     def plan(self, view: View, cycle: Cycle) -> None:
         prefills = 0

@@ -147,7 +147,7 @@ def _written(table: Table, axes: type[Axes] | type[KvAxes]) -> dict[str, Any]:
 def compose(axes: Axes) -> Policy:
     """The policy that these settings describe."""
     composition = COMPOSITIONS[axes.composition](axes)
-    return StaticBatch(composition) if axes.batching == "static" else composition
+    return StaticBatch(composition, getattr(composition, "stable_for", 1)) if axes.batching == "static" else composition
 
 
 def oddities(scenario: Scenario) -> Iterator[str]:

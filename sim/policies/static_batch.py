@@ -1,16 +1,16 @@
 """Static batching: a batch is formed when nothing runs, and nobody joins until its longest request has ended."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sim.engine.cycle import Cycle, View
 from sim.policies.base import Policy
 
 
-@dataclass(frozen=True)
-class StaticBatch:
+class StaticBatch(NamedTuple):
     """Closes admission around any composition, which then sees only the members of the batch."""
 
     composition: Policy
+    stable_for: int = 1
 
     def plan(self, view: View, cycle: Cycle) -> None:
         if not view.running:

@@ -26,6 +26,7 @@ from sim.record.tables import (
     SCHEDULE_COLUMNS,
     Record,
     Table,
+    one_each,
 )
 from sim.request import NEVER, Ints, Status, Workload
 from sim.scenario import Scenario
@@ -58,7 +59,7 @@ def read(run: Run, workload: Workload, scenario: Scenario, choice: Choice) -> Re
         workload=workload,
         requests=_requests(run, workload, reader.last_job, told),
         reasons={index: row.reason for index, row in enumerate(run.requests) if row.reason is not None},
-        jobs=_table(JOB_COLUMNS, reader.jobs),
+        rows=one_each(_table(JOB_COLUMNS, reader.jobs)),
         schedule=_table(SCHEDULE_COLUMNS, reader.schedule()),
         admissions=_table(ADMISSION_COLUMNS, reader.admissions()),
         preemptions=_table(PREEMPTION_COLUMNS, reader.preemptions()),
@@ -155,9 +156,9 @@ class _Reader:
         keyed = []
         for request in range(len(self.last_job)):
             for job, tokens, place, emits in self.lives.chunks[request]:
-                keyed.append(((request, job), (request, int(PREFILL), job, 1, tokens, place, int(emits))))
+                keyed.append(((request, job), (request, int(PREFILL), job, 1, tokens, place, int(emits), NEVER)))
             for first, jobs, tokens in self.lives.stretches[request]:
-                row = (request, int(DECODE), first, jobs, tokens, NEVER, 1)
+                row = (request, int(DECODE), first, jobs, tokens, NEVER, 1, NEVER)
                 keyed.append(((request, self._first_jobs[first]), row))
         return [row for _, row in sorted(keyed, key=lambda pair: pair[0])]
 

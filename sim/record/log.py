@@ -1,25 +1,28 @@
 """The monitor that writes the raw record: every job, what it scheduled, and every request's comings and goings."""
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from sim.engine.monitor import Monitor
 from sim.engine.plan import Job
+from sim.engine.span import MOST_JOBS
+from sim.record.stretches import Stretches
 from sim.record.tables import (
     ADMISSION_COLUMNS,
     COPY_COLUMNS,
     DECODE,
-    JOB_COLUMNS,
     PREEMPTION_COLUMNS,
     PREFILL,
     REQUEST_COLUMNS,
+    ROW_COLUMNS,
     SCHEDULE_COLUMNS,
     Record,
     Table,
-    first_jobs,
 )
-from sim.request import NEVER, Request, Status, Workload
+from sim.request import NEVER, Ints, Request, Status, Workload
 
 
 class Rows:
@@ -28,106 +31,145 @@ class Rows:
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = columns
         self._cells = array("q")
+        self.append = self._cells.extend
 
-    def append(self, *cells: int) -> None:
-        self._cells.extend(cells)
+    def __len__(self) -> int:
+        return len(self._cells) // len(self._columns)
 
-    def table(self) -> Table:
-        """The columns, each on its own."""
-        cells = np.array(self._cells, dtype=np.int64).reshape(-1, len(self._columns))
-        return {name: cells[:, i].copy() for i, name in enumerate(self._columns)}
+    def table(self) -> dict[str, Ints]:
+        """The columns, each on its own. Call it once: the rows are gone afterwards."""
+        cells = np.frombuffer(self._cells, dtype=np.int64).reshape(-1, len(self._columns))
+        table = {name: cells[:, i].copy() for i, name in enumerate(self._columns)}
+        del cells
+        self._cells = array("q")
+        return table
 
 
-class Log:
+class Log(Monitor):
     """Keeps the record of a run. A job is written when it has ended: one cut off by the horizon leaves no trace."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self._jobs = Rows(JOB_COLUMNS)
+        self._jobs = Rows(ROW_COLUMNS)
         self._schedule = Rows(SCHEDULE_COLUMNS)
         self._admissions = Rows(ADMISSION_COLUMNS)
         self._preemptions = Rows(PREEMPTION_COLUMNS)
         self._copies = Rows(COPY_COLUMNS)
         self._reasons: dict[int, str] = {}
-        self._requests = {name: np.full(len(workload), NEVER, dtype=np.int64) for name in REQUEST_COLUMNS}
+        self._requests = {name: array("q", [NEVER]) * len(workload) for name in REQUEST_COLUMNS}
+        self._arrived_job, self._status = self._requests["arrived_job"], self._requests["status"]
+        self._ended_ns, self._ended_job = self._requests["ended_ns"], self._requests["ended_job"]
+        self._open: Job | None = None
         self._decoding_jobs = 0
-        self._decoders: Sequence[Request] = ()
-        self._stretches: dict[int, int] = {}
-        self._samples = workload.samples
+        self._arrivals: list[int] = []
+        """Of those who came since the open row began, how many jobs had begun before."""
+
+    @property
+    def rows(self) -> int:
+        """Rows written so far, of all tables that grow."""
+        tables = (self._jobs, self._schedule, self._admissions, self._preemptions, self._copies)
+        return sum(map(len, tables)) + (self._open is not None)
 
     def on_arrival(self, request: Request, jobs_begun: int) -> None:
-        self._requests["arrived_job"][request.index] = jobs_begun
+        self._arrived_job[request.index] = jobs_begun
+        self._arrivals.append(jobs_begun)
 
     def on_job(self, job: Job) -> None:
-        free_blocks = NEVER if job.free_blocks is None else job.free_blocks
-        self._jobs.append(job.start_ns, job.end_ns, job.kind, job.work.prefill_tokens, job.work.decode_requests,
-                          job.waiting, job.running, job.swapped, free_blocks, job.withheld_blocks,
-                          job.blocked)  # fmt: skip
-        for request, cached_tokens, back in job.admitted:
-            self._admissions.append(job.number, request.index, cached_tokens, back)
-        for request, tokens, loss in job.preempted:
-            self._preemptions.append(job.number, request.index, tokens, loss)
-        for request, blocks, out in job.copies:
-            self._copies.append(job.number, request.index, blocks, out)
-        for request, tokens, place in job.chunks:
-            if request.index in self._stretches:  # it was preempted, and computes again what it had
-                self._close_stretch(request.index)
-                self._decoders = ()
-            emits = request.computed + tokens == request.prefill_end
-            self._schedule.append(request.index, PREFILL, job.number, 1, tokens, place, emits)
-        decodes = job.decodes
-        if decodes:
-            if decodes != self._decoders:
-                self._change_decoders(decodes)
-            self._decoding_jobs += 1
+        if self._open is not None:
+            if self._goes_on(self._open, job):
+                self._open.count += job.count
+                self._open.end_ns = job.end_ns
+                self._decoding_jobs += job.count
+                return
+            self._write(self._open)
+        self._open = job
+        if self._arrivals:
+            self._arrivals = [jobs_begun for jobs_begun in self._arrivals if jobs_begun > job.number]
+        if job.admitted or job.preempted or job.copies or job.chunks:
+            self._write_changes(job)
+        if job.work.decode_requests:
+            self._decoding_jobs += job.count
+
+    def on_stretch(self, request: Request, first: int, jobs: int, grows: int) -> None:
+        tokens = jobs * request.samples
+        self._schedule.append((request.index, DECODE, first, jobs, tokens, NEVER, 1, grows))
 
     def on_end(self, request: Request, status: Status, reason: str | None, now_ns: int, jobs_begun: int) -> None:
-        columns = self._requests
-        columns["status"][request.index] = status
-        columns["ended_ns"][request.index] = now_ns
-        columns["ended_job"][request.index] = jobs_begun
+        index = request.index
+        self._status[index] = status
+        self._ended_ns[index] = NEVER if status is Status.REJECTED else now_ns  # a rejected request has no times
+        self._ended_job[index] = jobs_begun
         if status is Status.REJECTED:
-            columns["ended_ns"][request.index] = NEVER  # a rejected request has no times
+            self._arrivals.pop()
         if reason is not None:
-            self._reasons[request.index] = reason
+            self._reasons[index] = reason
 
     def end_unfinished(self, running: Collection[int], swapped: Collection[int]) -> None:
         """The horizon: whoever has not ended is unfinished, where it is. Both hold indices."""
-        columns = self._requests
-        for index in np.flatnonzero(columns["status"] == NEVER).tolist():
-            columns["status"][index] = Status.UNFINISHED
-            arrived = "waiting" if columns["arrived_job"][index] != NEVER else "not arrived"
-            self._reasons[index] = "running" if index in running else "swapped" if index in swapped else arrived
+        for index, status in enumerate(self._status):
+            if status == NEVER:
+                self._status[index] = Status.UNFINISHED
+                arrived = "waiting" if self._arrived_job[index] != NEVER else "not arrived"
+                self._reasons[index] = "running" if index in running else "swapped" if index in swapped else arrived
 
-    def record(self) -> Record:
+    def record(self, block_tokens: int) -> Record:
         """The tables as they stand. Call it once, when the run is over."""
-        for index in list(self._stretches):
-            self._close_stretch(index)
-        schedule = self._schedule.table()
-        jobs = self._jobs.table()
-        order = np.lexsort((first_jobs(schedule, jobs), schedule["request"]))
+        if self._open is not None:
+            self._write(self._open)
+        rows = self._jobs.table()
         return Record(
             workload=self._workload,
-            requests=self._requests,
+            requests={name: np.frombuffer(column, dtype=np.int64) for name, column in self._requests.items()},
             reasons=self._reasons,
-            jobs=jobs,
-            schedule={name: column[order] for name, column in schedule.items()},
+            rows=rows,
+            schedule=_in_order(self._schedule.table(), Stretches(rows)),
             admissions=self._admissions.table(),
             preemptions=self._preemptions.table(),
             copies=self._copies.table(),
+            block_tokens=block_tokens,
         )
 
-    def _change_decoders(self, decodes: Sequence[Request]) -> None:
-        """Others decode than in the decoding job before: their stretches begin, those of who is missing are over."""
-        number = self._decoding_jobs
-        now = {request.index for request in decodes}
-        for index in [index for index in self._stretches if index not in now]:
-            self._close_stretch(index)
-        for request in decodes:
-            self._stretches.setdefault(request.index, number)
-        self._decoders = decodes
+    def _goes_on(self, row: Job, job: Job) -> bool:
+        """Whether ``job`` is one more of the same kind as those of ``row``, so that all that differs can be derived."""
+        return (
+            job.whole
+            and row.whole
+            and job.crowd == row.crowd
+            and not (job.admitted or job.preempted)
+            and job.line is not None
+            and row.line is not None
+            and job.line == row.line.moved(row.count)
+            and job.start_ns == row.end_ns
+            and job.blocked is row.blocked
+            and job.waiting == row.waiting + bisect_right(self._arrivals, job.number)
+            and job.swapped == row.swapped
+            and job.withheld_blocks == row.withheld_blocks
+            and self._decoding_jobs % MOST_JOBS > 0
+        )
 
-    def _close_stretch(self, index: int) -> None:
-        first = self._stretches.pop(index)
-        jobs = self._decoding_jobs - first
-        self._schedule.append(index, DECODE, first, jobs, jobs * int(self._samples[index]), NEVER, 1)
+    def _write(self, job: Job) -> None:
+        first_fs, growth_fs = job.line or (0, 0)
+        free_blocks = NEVER if job.free_blocks is None else job.free_blocks
+        self._jobs.append((job.count, job.start_ns, job.end_ns, first_fs, growth_fs, job.kind, job.work.prefill_tokens,
+                           job.work.decode_requests, job.waiting, job.running, job.swapped, free_blocks,
+                           job.withheld_blocks, job.blocked))  # fmt: skip
+
+    def _write_changes(self, job: Job) -> None:
+        for request, cached_tokens, back in job.admitted:
+            self._admissions.append((job.number, request.index, cached_tokens, back))
+        for request, tokens, loss in job.preempted:
+            self._preemptions.append((job.number, request.index, tokens, loss))
+        for request, blocks, out in job.copies:
+            self._copies.append((job.number, request.index, blocks, out))
+        for request, tokens, place in job.chunks:
+            emits = request.computed + tokens == request.prefill_end
+            self._schedule.append((request.index, PREFILL, job.number, 1, tokens, place, emits, NEVER))
+
+
+def _in_order(schedule: Table, stretches: Stretches) -> Table:
+    """The rows by request, then in time."""
+    first = schedule["job"].copy()
+    decodes = np.flatnonzero(schedule["phase"] == DECODE)
+    first[decodes] = stretches.job_of_decoding(first[decodes])
+    order = np.lexsort((first, schedule["request"]))
+    return {name: column[order] for name, column in schedule.items()}

@@ -7,51 +7,11 @@ from fractions import Fraction
 import numpy as np
 
 from sim.engine.plan import Blocked, Loss
+from sim.record.levels import pool_levels
+from sim.record.quantiles import Distribution, distribution, of_gaps
 from sim.record.tables import Record
 from sim.record.timeline import Timeline
 from sim.request import NEVER, Ints, Status
-
-PERCENTS = (50, 90, 95, 99)
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """Of ``n`` values in ns: mean and linear percentiles (NumPy's default) as exact fractions. All None when n = 0."""
-
-    n: int
-    mean: Fraction | None
-    percentiles: Mapping[int, Fraction | None]
-    max: int | None
-
-
-def distribution(values: Ints, counts: Ints | None = None) -> Distribution:
-    """Of ``values``, each occurring ``counts`` times (once if None)."""
-    if counts is None:
-        counts = np.ones_like(values)
-    values, counts = values[counts > 0], counts[counts > 0]
-    order = np.argsort(values, kind="stable")
-    values, upto = values[order], np.cumsum(counts[order])
-    n = int(upto[-1]) if len(upto) else 0
-    if n == 0:
-        return Distribution(0, None, dict.fromkeys(PERCENTS), None)
-
-    def at(rank: int) -> int:
-        return int(values[np.searchsorted(upto, rank, side="right")])
-
-    def percentile(percent: int) -> Fraction:
-        rank, hundredths = divmod((n - 1) * percent, 100)
-        above = at(rank + 1) if hundredths else 0
-        return Fraction(at(rank) * (100 - hundredths) + above * hundredths, 100)
-
-    mean = Fraction(_exact_dot(values, counts[order]), n)
-    return Distribution(n, mean, {percent: percentile(percent) for percent in PERCENTS}, int(values[-1]))
-
-
-def _exact_dot(values: Ints, counts: Ints) -> int:
-    if int(values[-1]) * int(counts.sum()) < 2**63:
-        return int(values @ counts)
-    return sum(value * count for value, count in zip(values.tolist(), counts.tolist(), strict=True))
-
 
 @dataclass(frozen=True)
 class PoolFigures:
@@ -113,14 +73,14 @@ def summarise(record: Record, columns: Mapping[str, Ints], timeline: Timeline, b
         makespan_ns=makespan_ns,
         distributions={
             "ttft": over_finished("ttft_ns"),
-            "itl": distribution(*timeline.gaps(finished.astype(np.int64))),
+            "itl": of_gaps(timeline.gaps(finished.astype(np.int64))),
             "tpot": over_finished("tpot_ns"),
             "e2e": over_finished("e2e_ns"),
             "queue": over_finished("queue_ns"),
         },
         output_tokens_per_s=per_s(int(columns["emitted_tokens"][finished].sum())),
         requests_per_s=per_s(int(finished.sum())),
-        jobs=len(record.jobs["start_ns"]),
+        jobs=record.stretches.jobs,
         preemptions=len(record.preemptions["job"]),
         recomputed_tokens=int(record.recomputed["tokens"].sum()),
         scheduled_tokens=scheduled_tokens,
@@ -130,24 +90,34 @@ def summarise(record: Record, columns: Mapping[str, Ints], timeline: Timeline, b
 
 
 def pool_figures(record: Record, columns: Mapping[str, Ints], blocks: int) -> PoolFigures:
-    jobs = record.jobs
-    used = blocks - jobs["withheld_blocks"] - jobs["free_blocks"]
-    levels = distribution(used, jobs["end_ns"] - jobs["start_ns"])
-    waiting, blocked = jobs["waiting"], jobs["blocked"]
-    kept_out = blocked != Blocked.NOTHING
+    levels = pool_levels(record, blocks)
+    over_time = distribution(levels.used_blocks, levels.duration_ns)
+    kept_out = {reason: record.rows["blocked"] == reason for reason in Blocked if reason}
     out = record.copies["out"] == 1
     return PoolFigures(
         blocks=blocks,
-        used_mean=levels.mean or Fraction(0),
-        used_min=int(used.min(initial=blocks)) if len(used) else 0,
-        used_p99=int(levels.percentiles[99] or 0),
-        used_max=int(used.max(initial=0)),
+        used_mean=over_time.mean or Fraction(0),
+        used_min=int(levels.used_blocks.min(initial=blocks)) if len(levels.used_blocks) else 0,
+        used_p99=int(over_time.percentiles[99] or 0),
+        used_max=int(levels.used_blocks.max(initial=0)),
         admissions=len(record.admissions["job"]),
-        kept_out={reason: int(np.count_nonzero(blocked == reason)) for reason in Blocked if reason},
-        behind_head=int(np.maximum(waiting[kept_out] - 1, 0).sum()),
+        kept_out={reason: int(record.rows["jobs"][rows].sum()) for reason, rows in kept_out.items()},
+        behind_head=_behind_head(record),
         swapped=int(np.count_nonzero(record.preemptions["loss"] == Loss.SWAP)),
         blocks_out=int(record.copies["blocks"][out].sum()),
         blocks_in=int(record.copies["blocks"][~out].sum()),
         cached_tokens=int(columns["cached_tokens"].sum()),
         cached_on_resume_tokens=int(columns["cached_on_resume_tokens"].sum()),
     )
+
+
+def _behind_head(record: Record) -> int:
+    """How many waited behind a head that was kept out, summed over jobs."""
+    stretches, table = record.stretches, record.rows
+    kept_out = table["blocked"] != Blocked.NOTHING
+    behind = int((np.maximum(table["waiting"] - 1, 0) * table["jobs"])[kept_out].sum())
+    arrivals = record.arrivals()
+    arrivals = arrivals[arrivals < stretches.jobs]
+    row = stretches.row_of(arrivals)
+    inside = kept_out[row] & (arrivals > stretches.first[row])
+    return behind + int((stretches.first[row + 1] - arrivals)[inside].sum())

@@ -6,6 +6,7 @@ from time import monotonic
 from typing import NoReturn
 
 from sim.clock import ms_text
+from sim.engine.monitor import Monitor
 from sim.engine.plan import Job
 from sim.errors import LimitError, StalledError
 from sim.request import Request, Status
@@ -14,17 +15,7 @@ LOOK_EVERY_JOBS = 256
 """How often a monitor looks at the real clock."""
 
 
-class Observer:
-    """A monitor that does nothing: say in a subclass what you want to hear of."""
-
-    def on_arrival(self, request: Request, jobs_begun: int) -> None: ...
-
-    def on_job(self, job: Job) -> None: ...
-
-    def on_end(self, request: Request, status: Status, reason: str | None, now_ns: int, jobs_begun: int) -> None: ...
-
-
-class Countdown(Observer):
+class Countdown(Monitor):
     """Calls ``when_done`` once ``requests`` requests have ended."""
 
     def __init__(self, requests: int, when_done: Callable[[], object]) -> None:
@@ -37,28 +28,31 @@ class Countdown(Observer):
             self._when_done()
 
 
-class Limits(Observer):
+class Limits(Monitor):
     """Raises ``LimitError`` when the run has taken more than so many jobs, or seconds of real time."""
 
     def __init__(self, max_jobs: int | None, max_seconds: Decimal | None) -> None:
         self._max_jobs = max_jobs
         self._max_seconds = max_seconds
         self._began = monotonic()
+        self._calls = 0
 
     def on_job(self, job: Job) -> None:
-        done = job.number + 1
-        if self._max_jobs is not None and done > self._max_jobs:
-            self._stop(f"{self._max_jobs} jobs (run.max_jobs)", job)
-        if self._max_seconds is None or done % LOOK_EVERY_JOBS:
+        if self._max_jobs is not None and job.number + job.count > self._max_jobs:
+            before = self._max_jobs - job.number
+            start_ns = job.start_ns + (job.line.ends_ns(before) if before and job.line else 0)
+            self._stop(f"{self._max_jobs} jobs (run.max_jobs)", self._max_jobs, start_ns)
+        self._calls += 1
+        if self._max_seconds is None or self._calls % LOOK_EVERY_JOBS:
             return
         if monotonic() - self._began > self._max_seconds:
-            self._stop(f"{self._max_seconds} s (run.max_seconds)", job)
+            self._stop(f"{self._max_seconds} s (run.max_seconds)", job.number, job.start_ns)
 
-    def _stop(self, limit: str, job: Job) -> NoReturn:
-        raise LimitError(f"stopped after {limit}: {job.number} jobs, {ms_text(job.start_ns)} ms of simulated time")
+    def _stop(self, limit: str, jobs: int, start_ns: int) -> NoReturn:
+        raise LimitError(f"stopped after {limit}: {jobs} jobs, {ms_text(start_ns)} ms of simulated time")
 
 
-class Liveness(Observer):
+class Liveness(Monitor):
     """Raises ``StalledError`` when requests only throw each other out, for ever.
 
     A job that emits nothing computes at least one token or copies a block. Without preemption, so many in a row that
@@ -73,7 +67,7 @@ class Liveness(Observer):
         self._since_ns = 0
 
     def on_job(self, job: Job) -> None:
-        emits = job.decodes or any(c.request.computed + c.tokens == c.request.prefill_end for c in job.chunks)
+        emits = job.work.decode_requests or any(c.request.computed + c.tokens == c.request.prefill_end for c in job.chunks)
         goes_on = job.start_ns > self._since_ns and job.start_ns < self._quiet_from_ns
         if emits or goes_on:
             self._jobs, self._since_ns = 0, job.end_ns
@@ -86,17 +80,19 @@ class Liveness(Observer):
             )
 
 
-class Progress(Observer):
+class Progress(Monitor):
     """Tells ``show`` now and then how many requests have ended and how far the simulated time is."""
 
     def __init__(self, show: Callable[[int, int], object], every_s: float = 0.2) -> None:
         self._show = show
         self._every_s = every_s
         self._ended = 0
+        self._calls = 0
         self._next = monotonic() + every_s
 
     def on_job(self, job: Job) -> None:
-        if job.number % LOOK_EVERY_JOBS == 0 and monotonic() > self._next:
+        self._calls += 1
+        if self._calls % LOOK_EVERY_JOBS == 0 and monotonic() > self._next:
             self._next = monotonic() + self._every_s
             self._show(self._ended, job.end_ns)
 

@@ -12,9 +12,9 @@ from sim.errors import ResultError
 from sim.record.tables import (
     ADMISSION_COLUMNS,
     COPY_COLUMNS,
-    JOB_COLUMNS,
     PREEMPTION_COLUMNS,
     REQUEST_COLUMNS,
+    ROW_COLUMNS,
     SCHEDULE_COLUMNS,
     Phase,
     Record,
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
 
 TABLES = ("requests", "jobs", "schedule", "admissions", "preemptions", "copies")
 COLUMNS = {
-    "jobs": JOB_COLUMNS,
+    "jobs": ROW_COLUMNS,
     "schedule": SCHEDULE_COLUMNS,
     "admissions": ADMISSION_COLUMNS,
     "preemptions": PREEMPTION_COLUMNS,
     "copies": COPY_COLUMNS,
 }
+FIELDS = {"jobs": "rows"}
+"""The tables whose name in a record is another."""
 WORDS: Mapping[str, type[IntEnum]] = {
     "status": Status,
     "kind": Kind,
@@ -51,7 +53,7 @@ def tables(result: "Result") -> Iterator[tuple[str, "pa.Table"]]:
     """Each table of a run by name, ready to be written."""
     yield "requests", _requests(result)
     for name, columns in COLUMNS.items():
-        table: Table = getattr(result.record, name)
+        table: Table = getattr(result.record, FIELDS.get(name, name))
         yield name, _arrow({column: table[column] for column in columns})
 
 
@@ -74,8 +76,8 @@ def read(name: str, file: BinaryIO) -> dict[str, Any]:
         raise ResultError(f"{name}.parquet: can't be read: {error}") from error
 
 
-def record_of(columns: Mapping[str, Mapping[str, Any]]) -> Record:
-    """The record from the columns of all tables. ``ResultError`` when one is missing or of the wrong type."""
+def record_of(columns: Mapping[str, Mapping[str, Any]], block_tokens: int) -> Record:
+    """The record from the columns of all tables; ``block_tokens`` of the pool, 0 without one. ``ResultError`` when one is missing or of the wrong type."""
     requests = columns["requests"]
     workload_names = [name for name, _ in Workload.empty().columns()]
     numbers = _take("requests", requests, (*workload_names, *REQUEST_COLUMNS))
@@ -92,7 +94,8 @@ def record_of(columns: Mapping[str, Mapping[str, Any]]) -> Record:
         workload=workload,
         requests={name: numbers[name] for name in REQUEST_COLUMNS},
         reasons={index: text for index, text in enumerate(texts["reason"]) if text is not None},
-        **{name: _take(name, columns[name], wanted) for name, wanted in COLUMNS.items()},
+        **{FIELDS.get(name, name): _take(name, columns[name], wanted) for name, wanted in COLUMNS.items()},
+        block_tokens=block_tokens,
     )
 
 
@@ -128,7 +131,7 @@ def _arrow(columns: Mapping[str, Any]) -> "pa.Table":
             return pa.DictionaryArray.from_arrays(pa.array(values.astype(np.int8)), pa.array(words))
         absent = (
             values == NEVER
-            if name.endswith("_ns") or name in ("place", "arrived_job", "ended_job", "parent", "free_blocks")
+            if name.endswith("_ns") or name in ("place", "arrived_job", "ended_job", "parent", "free_blocks", "grows")
             else None
         )
         return pa.array(values, pa.int64(), mask=absent)

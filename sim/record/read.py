@@ -55,7 +55,7 @@ def read_run(open_file: Open, prefix: str) -> Result:
         **heading,
         scenario=_toml(open_file, f"{prefix}as-read.toml"),
         resolved=_toml(open_file, f"{prefix}scenario.toml"),
-        record=parquet_form.record_of(columns),
+        record=parquet_form.record_of(columns, heading["settings"].get("kv.block_tokens") or 0),
     )
 
 

@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from sim.record.tables import DECODE, Record, Table, first_jobs
+from sim.record.quantiles import Gaps, Lines
+from sim.record.tables import DECODE, Record, Table
 from sim.request import NEVER, Flags, Ints, Status
 
 
@@ -16,16 +17,17 @@ class Timeline:
 
     def __init__(self, record: Record) -> None:
         self._record = record
-        self._ends_ns = record.jobs["end_ns"]
-        self._decode_ends_ns = self._ends_ns[record.decode_jobs]
+        self._stretches = record.stretches
         emits = record.schedule["emits"] == 1
-        self._pieces: Table = {name: column[emits] for name, column in record.schedule.items()}
-        first = first_jobs(self._pieces, record.jobs)
-        self._first_ns = self._ends_ns[first]
-        self._last_ns = self._first_ns.copy()
+        self._pieces: Table = {name: record.schedule[name][emits] for name in ("request", "phase", "job", "jobs")}
         decodes = self._decodes = self._pieces["phase"] == DECODE
-        last = self._pieces["job"][decodes] + self._pieces["jobs"][decodes] - 1
-        self._last_ns[decodes] = self._decode_ends_ns[last]
+        job = self._pieces["job"]
+        self._first_ns = np.empty_like(job)
+        row = self._stretches.row_of(job[~decodes])
+        self._first_ns[~decodes] = self._stretches.ends_ns(row, job[~decodes] - self._stretches.first[row] + 1)
+        self._first_ns[decodes] = self._stretches.decoding_ends_ns(job[decodes])
+        self._last_ns = self._first_ns.copy()
+        self._last_ns[decodes] = self._stretches.decoding_ends_ns((job + self._pieces["jobs"])[decodes] - 1)
 
     def token_times(self, index: int) -> Ints:
         """The times of one request's tokens, in ns."""
@@ -44,7 +46,7 @@ class Timeline:
         emissions = np.bincount(owner, weights=self._pieces["jobs"], minlength=requests).astype(np.int64)
         max_itl_ns = np.full(requests, NEVER, dtype=np.int64)
         np.maximum.at(max_itl_ns, owner[1:][self._joined], self._entry_gaps_ns)
-        long = self._long_stretches
+        long = np.flatnonzero(self._decodes & (self._pieces["jobs"] > 1))
         np.maximum.at(max_itl_ns, owner[long], self._longest_gap_ns(long))
         return {
             "emissions": emissions,
@@ -54,23 +56,60 @@ class Timeline:
             "max_itl_ns": max_itl_ns,
         }
 
-    def gaps(self, of_request: Ints) -> tuple[Ints, Ints]:
-        """``(gap_ns, how often)``: every inter-token gap of the requests for which ``of_request`` is 1."""
+    def gaps(self, of_request: Ints) -> Gaps:
+        """Every inter-token gap of the requests for which ``of_request`` is 1."""
         wanted = of_request[self._pieces["request"]] == 1
         entry_ns = self._entry_gaps_ns[wanted[1:][self._joined]]
-        stretches = np.flatnonzero(wanted & self._decodes)
-        first = self._pieces["job"][stretches]
-        steps = np.zeros(len(self._decode_ends_ns) + 1, dtype=np.int64)
-        np.add.at(steps, first + 1, 1)
-        np.add.at(steps, np.minimum(first + self._pieces["jobs"][stretches], len(steps) - 1), -1)
-        inside = np.cumsum(steps)[1:-1] if len(self._decode_ends_ns) else np.empty(0, dtype=np.int64)
-        gap_ns = np.concatenate([entry_ns, np.diff(self._decode_ends_ns)])
-        return gap_ns, np.concatenate([np.ones_like(entry_ns), inside])
+        rows, first, after = self._decoding_rows, self._first_row, self._after_row
+        pieces = np.flatnonzero(wanted & self._decodes)
+        begun = np.bincount(first[pieces], minlength=len(rows) + 1)
+        decoding = np.cumsum(begun - np.bincount(after[pieces], minlength=len(rows) + 1))[:-1]
+        ahead = decoding - begun[:-1]  # who decoded in the row before as well
+        table = self._record.rows
+        more = np.flatnonzero((table["jobs"][rows] > 1) & (decoding > 0))
+        line = rows[more]
+        later_fs = table["first_fs"][line] + table["growth_fs"][line]
+        return Gaps(
+            ns=np.concatenate([entry_ns, self._gaps_before_ns]),
+            count=np.concatenate([np.ones_like(entry_ns), ahead]),
+            lines=Lines(later_fs, table["growth_fs"][line], table["jobs"][line] - 1, decoding[more]),
+            total_ns=int((self._last_ns - self._first_ns)[wanted].sum()) + int(entry_ns.sum()),
+        )
 
-    def _piece_times(self, row: int) -> Ints:
-        job, jobs = int(self._pieces["job"][row]), int(self._pieces["jobs"][row])
-        ends_ns = self._decode_ends_ns if self._decodes[row] else self._ends_ns
-        return ends_ns[job : job + jobs]
+    def _piece_times(self, piece: int) -> Ints:
+        if not self._decodes[piece]:
+            return self._first_ns[piece : piece + 1]
+        return self._stretches.decoding_ends_ns(np.arange(self._pieces["jobs"][piece]) + self._pieces["job"][piece])
+
+    # A stretch of decodes begins with a row of the jobs that decode, and ends with one: who joins or leaves begins one
+
+    @cached_property
+    def _decoding_rows(self) -> Ints:
+        """The rows that decode."""
+        return np.flatnonzero(self._record.rows["decode_requests"] > 0)
+
+    @cached_property
+    def _gaps_before_ns(self) -> Ints:
+        """From the last job before each decoding row that decodes to the first of its own; 0 at first."""
+        rows = self._decoding_rows
+        gaps_ns = self._stretches.first_ends_ns[rows]
+        gaps_ns[1:] -= self._record.rows["end_ns"][rows[:-1]]
+        gaps_ns[:1] = 0
+        return gaps_ns
+
+    @cached_property
+    def _first_row(self) -> Ints:
+        """Which of the decoding rows each piece begins with; 0 for those that are no decodes."""
+        return self._decoding_row(self._pieces["job"])
+
+    @cached_property
+    def _after_row(self) -> Ints:
+        """Which of the decoding rows comes behind each piece."""
+        return self._decoding_row(self._pieces["job"] + self._pieces["jobs"])
+
+    def _decoding_row(self, number: Ints) -> Ints:
+        begins = np.append(self._stretches.first_decoding[self._decoding_rows], self._stretches.decoding)
+        return np.where(self._decodes, np.searchsorted(begins, number), 0)
 
     @cached_property
     def _joined(self) -> Flags:
@@ -83,23 +122,39 @@ class Timeline:
         """From the last token of a piece to the first of the same request's next piece."""
         return (self._first_ns[1:] - self._last_ns[:-1])[self._joined]
 
-    @cached_property
-    def _long_stretches(self) -> Ints:
-        return np.flatnonzero(self._decodes & (self._pieces["jobs"] > 1))
-
-    def _longest_gap_ns(self, stretches: Ints) -> Ints:
+    def _longest_gap_ns(self, pieces: Ints) -> Ints:
         """The longest gap inside each of these stretches, all of two jobs or more."""
-        if not len(stretches):
+        if not len(pieces):
             return np.empty(0, dtype=np.int64)
-        first = self._pieces["job"][stretches]
-        bounds = np.column_stack([first, first + self._pieces["jobs"][stretches] - 1]).ravel()
-        gaps_ns = np.append(np.diff(self._decode_ends_ns), 0)
-        return np.maximum.reduceat(gaps_ns, bounds)[::2]
+        rows, first, after = self._decoding_rows, self._first_row[pieces], self._after_row[pieces]
+        several = self._record.rows["jobs"][rows] > 1
+        last_ns = self._record.rows["end_ns"][rows] - self._stretches.last_starts_ns[rows]
+        inside_ns = np.where(several, last_ns, 0)  # in a row, no job is shorter than the one before
+        longest_ns = np.append(np.maximum(self._gaps_before_ns, inside_ns), 0)
+        return np.maximum(inside_ns[first], _max_between(longest_ns, first + 1, after))
 
     def _first_scheduled_ns(self) -> Ints:
         schedule = self._record.schedule
-        starts_ns = self._record.jobs["start_ns"][first_jobs(schedule, self._record.jobs)]
-        return _of_first(schedule["request"], starts_ns, len(self._record.workload))
+        owner, rows = schedule["request"], self._stretches
+        first = np.flatnonzero(np.diff(owner, prepend=-1))  # of each request that was scheduled; mostly a chunk
+        job = schedule["job"][first]
+        decodes = schedule["phase"][first] == DECODE
+        job[decodes] = rows.job_of_decoding(job[decodes])
+        row = rows.row_of(job)
+        starts_ns = np.full(len(self._record.workload), NEVER, dtype=np.int64)
+        place = job - rows.first[row]
+        starts_ns[owner[first]] = np.where(place > 0, rows.ends_ns(row, place), self._record.rows["start_ns"][row])
+        return starts_ns
+
+
+def _max_between(values: Ints, first: Ints, after: Ints) -> Ints:
+    """The largest of ``values`` from each ``first`` to before each ``after``; 0 where there is none."""
+    largest = np.zeros(len(first), dtype=np.int64)
+    some = np.flatnonzero(first < after)
+    if len(some):
+        bounds = np.column_stack([first[some], after[some]]).ravel()
+        largest[some] = np.maximum.reduceat(values, bounds)[::2]
+    return largest
 
 
 def _of_first(owner: Ints, values: Ints, requests: int) -> Ints:

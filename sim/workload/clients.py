@@ -4,7 +4,7 @@ from collections.abc import Generator
 from typing import Protocol
 
 import numpy as np
-from simpy import Environment, Event
+from simpy import Environment, Event, Process, Timeout
 
 from sim.request import NEVER, Request, Workload
 
@@ -25,17 +25,20 @@ def open_loop(
     One that is cancelled before it would arrive is withdrawn at that time and never sent.
     """
     cancel_ns, arrival_ns = workload.cancel_ns, workload.arrival_ns
-    withdrawn = (cancel_ns != NEVER) & (cancel_ns < arrival_ns)
-    due_ns = np.where(withdrawn, cancel_ns, arrival_ns)
-    for index in np.argsort(due_ns, kind="stable").tolist():
-        delay_ns = int(due_ns[index]) - int(env.now)
-        if delay_ns:
-            yield env.timeout(delay_ns)
-        request = Request(workload.spec(index), max_model_tokens)
-        if withdrawn[index]:
+    due_ns = np.where((cancel_ns != NEVER) & (cancel_ns < arrival_ns), cancel_ns, arrival_ns)
+    order = np.argsort(due_ns, kind="stable")
+    now_ns = int(env.now)
+    for spec in workload.specs(order):
+        withdrawn = spec.cancel_ns is not None and spec.cancel_ns < spec.arrival_ns
+        at_ns = spec.cancel_ns if withdrawn else spec.arrival_ns
+        if at_ns > now_ns:
+            yield Timeout(env, at_ns - now_ns)
+            now_ns = at_ns
+        request = Request(spec, max_model_tokens)
+        if withdrawn:
             server.cancel(request)
         else:
-            env.process(lifetime(env, server, request))
+            Process(env, lifetime(env, server, request))
 
 
 def lifetime(env: Environment, server: Server, request: Request) -> Generator[Event, object, None]:

@@ -1,0 +1,113 @@
+"""The cohort: those who decode together, one token each in every decoding job. A job costs the same for any number.
+
+Nobody in it is touched by a job: a clock moves on, and how far each has come follows from where it stood when it
+joined. Somebody else's bookkeeping (one request at a time) never meets it: whoever is booked so has left.
+"""
+
+import heapq
+from collections.abc import Callable
+
+from sim.engine.kv import Memory
+from sim.request import NEVER, Clock, Request
+
+Tell = Callable[[Request, int, int, int], None]
+"""(request, first, jobs, grows): a stretch is over. It decoded in the ``jobs`` decoding jobs from number ``first`` on,
+and took its first new block in decoding job ``grows``, one more every block of tokens (NEVER: not so)."""
+
+
+class Cohort:
+    """Its members are in every job that decodes anything, until they leave."""
+
+    def __init__(self, memory: Memory, tell: Tell, *, open_to_all: bool = True) -> None:
+        self.clock = Clock()
+        self.members: dict[int, Request] = {}
+        self.context_tokens = 0
+        """What the members read in the next job: all tokens that are known of them."""
+        self.changes = 0
+        """How often somebody joined or left."""
+        self.latest = NEVER
+        """Nobody in it was admitted later (:attr:`Request.place`)."""
+        self._memory = memory
+        self._tell = tell
+        self._open = open_to_all
+        self._finishes: list[tuple[int, int, Request]] = []
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __contains__(self, request: Request) -> bool:
+        return request.index in self.members
+
+    def join(self, request: Request) -> None:
+        """It decodes in the next decoding job, and in all that follow. Who can't be counted along stays outside."""
+        left = request.output_tokens - request.emitted
+        if not self._open or request.samples > 1 or not self._memory.can_follow(request, left):
+            return
+        jobs = self.clock.jobs
+        spare = self._memory.follow(request, left)
+        self._begin_stretch(request, NEVER if spare == NEVER else jobs + spare)
+        request.follow(self.clock)
+        request.finish = jobs + left
+        self.members[request.index] = request
+        self.context_tokens += request.known
+        self.changes += 1
+        self.latest = max(self.latest, request.place)
+        heapq.heappush(self._finishes, (request.finish, request.place, request))
+
+    def leave(self, request: Request) -> None:
+        """It is booked one job at a time again."""
+        del self.members[request.index]
+        self._memory.unfollow(request)
+        self.context_tokens -= request.known
+        request.stand()
+        request.stretch_after = self.clock.jobs
+        self.changes += 1
+        if not self.members:
+            self.latest = NEVER
+            self._finishes.clear()
+
+    def dissolve(self) -> None:
+        """All leave."""
+        for request in list(self.members.values()):
+            self.leave(request)
+
+    def jobs_to_finish(self) -> int:
+        """In which job from now on (1: the next) the first of the members emits its last token."""
+        while True:
+            finish, place, request = self._finishes[0]
+            if request.finish == finish and request.place == place and request.index in self.members:
+                return finish - self.clock.jobs
+            heapq.heappop(self._finishes)
+
+    def advance(self, jobs: int) -> list[Request]:
+        """So many jobs have ended. Those whose last token this was, in order of admission."""
+        self.clock.jobs += jobs
+        self.context_tokens += jobs * len(self.members)
+        finished = []
+        while self.members and self.jobs_to_finish() == 0:
+            finished.append(heapq.heappop(self._finishes)[2])
+            self.leave(finished[-1])
+        return finished
+
+    # Whoever is outside
+
+    def decoded(self, request: Request) -> None:
+        """A request outside was in the decoding job that has just ended."""
+        job = self.clock.jobs - 1
+        self._begin_stretch(request, NEVER, job)
+        request.stretch_after = job + 1
+
+    def close_stretch(self, request: Request) -> None:
+        """It decodes no longer."""
+        if request.stretch_first != NEVER and request.stretch_after > request.stretch_first:
+            self._tell(request, request.stretch_first, request.stretch_after - request.stretch_first, request.grows)
+        request.stretch_first = NEVER
+
+    def _begin_stretch(self, request: Request, grows: int, job: int | None = None) -> None:
+        """It decodes in this decoding job (None: the next one), perhaps after having done so in the one before."""
+        first = self.clock.jobs if job is None else job
+        if request.stretch_first == NEVER or request.stretch_after != first:
+            self.close_stretch(request)
+            request.stretch_first, request.grows = first, grows
+        elif request.grows == NEVER:
+            request.grows = grows
