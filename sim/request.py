@@ -118,7 +118,7 @@ class Workload:
             numbers = (column[some].tolist() for column in columns)
             times = (_none_for_never(column[some]) for column in (self.deadline_ns, self.cancel_ns))
             rows = zip(some.tolist(), names, *numbers, tenants, *times, self.samples[some].tolist(), strict=False)
-            yield from map(RequestSpec._make, rows)
+            yield from map(tuple.__new__, repeat(RequestSpec), rows)
 
     def columns(self) -> Iterator[tuple[str, Ints]]:
         """The numeric columns, by name, in a fixed order."""
@@ -180,10 +180,11 @@ class Request:
     While it follows a clock, it computes and emits one token whenever that moves on: nobody has to book them.
     """
 
-    __slots__ = ("_clock", "_computed", "_emitted", "_since", "admitted_before", "admitted_with", "arrival_ns",
-                 "arrived", "cancelled", "ended", "finish", "grows", "id", "index", "max_tokens", "output_tokens",
-                 "place", "prefill_end", "priority", "prompt_tokens", "samples", "spec", "stretch_after",
-                 "stretch_first", "turn")  # fmt: skip
+    arrived = admitted_before = cancelled = ended = False
+    turn = place = finish = grows = stretch_first = stretch_after = NEVER
+    admitted_with = 0
+    _clock = STANDING
+    _since = _computed = _emitted = 0
 
     def __init__(self, spec: RequestSpec, max_model_tokens: int = 0) -> None:
         self.spec = spec
@@ -192,18 +193,13 @@ class Request:
         self.arrival_ns = spec.arrival_ns
         self.priority = spec.priority
         self.samples = spec.samples
-        prompt_tokens = self.prompt_tokens = self.prefill_end = spec.prompt_tokens
+        self.prompt_tokens = self.prefill_end = spec.prompt_tokens
+        self.output_tokens = spec.output_tokens
+        self.max_tokens = spec.max_tokens
         if max_model_tokens:
-            longest = max_model_tokens - prompt_tokens
+            longest = max_model_tokens - spec.prompt_tokens
             self.output_tokens = min(spec.output_tokens, longest)
             self.max_tokens = min(spec.max_tokens, longest)
-        else:
-            self.output_tokens = spec.output_tokens
-            self.max_tokens = spec.max_tokens
-        self._clock = STANDING
-        self._since = self._computed = self._emitted = self.admitted_with = 0
-        self.turn = self.place = self.finish = self.grows = self.stretch_first = self.stretch_after = NEVER
-        self.arrived = self.admitted_before = self.cancelled = self.ended = False
 
     @property
     def computed(self) -> int:
@@ -237,16 +233,17 @@ class Request:
     @property
     def known(self) -> int:
         """Tokens that exist: the prompt and what each sample emitted."""
-        return self.prompt_tokens + self.samples * self.emitted
+        return self.prompt_tokens + self.samples * (self._emitted + self._clock.jobs - self._since)
 
     @property
     def rest(self) -> int:
         """Known tokens that are not computed yet: of its prompt, or the newest of each sample."""
-        return self.known - self.computed
+        moved = self._clock.jobs - self._since
+        return self.prompt_tokens + self.samples * (self._emitted + moved) - self._computed - moved
 
     @property
     def prefilling(self) -> bool:
-        return self.computed < self.prefill_end
+        return self._computed + self._clock.jobs - self._since < self.prefill_end
 
     def admitted(self, cached_tokens: int) -> None:
         """It joins those who run, with so many tokens computed; its prefill covers what is known of it now."""

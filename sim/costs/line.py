@@ -10,6 +10,9 @@ MOST_GROWTH_FS = 2**39
 """A job that takes longer (ten minutes), or so much longer than the one before, stands on no line: then nothing about
 2**20 jobs on one leaves 64 bits."""
 
+NEAR = 8
+"""By so many jobs a guess may be off before it is given up."""
+
 
 def floor_sum(jobs: int, first: int, growth: int, divisor: int) -> int:
     """The sum of (first + growth * j) // divisor over j = 0 ... jobs - 1, in O(log) steps; none may be negative.
@@ -36,21 +39,32 @@ class Line(NamedTuple):
     first_fs: int
     growth_fs: int
 
+    def job_ns(self, place: int) -> int:
+        """How long the job at this place takes."""
+        return (self.first_fs + self.growth_fs * place + FS_PER_NS // 2) // FS_PER_NS
+
     def ends_ns(self, jobs: int) -> int:
         """When the first ``jobs`` of them have ended, from the start of the first."""
         return floor_sum(jobs, self.first_fs + FS_PER_NS // 2, self.growth_fs, FS_PER_NS)
 
-    def within(self, ns: int, jobs: int) -> int:
-        """How many of the first ``jobs`` have ended after so many ns."""
+    def within(self, ns: int, jobs: int) -> tuple[int, int]:
+        """How many of the first ``jobs`` have ended after so many ns, and when the last of these did."""
+        guess = min(self._guess(ns), jobs)
+        ends_ns = self.ends_ns(guess)
+        for _ in range(NEAR):
+            if ends_ns > ns:
+                guess -= 1
+                ends_ns -= self.job_ns(guess)
+            elif guess < jobs and ends_ns + self.job_ns(guess) <= ns:
+                ends_ns += self.job_ns(guess)
+                guess += 1
+            else:
+                return guess, ends_ns
         low, high = 0, jobs
-        guess = self._guess(ns)
-        for probe in (guess, guess + 1):
-            if low < probe <= high:
-                low, high = (probe, high) if self.ends_ns(probe) <= ns else (low, probe - 1)
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.ends_ns(middle) <= ns else (low, middle - 1)
-        return low
+        return low, self.ends_ns(low)
 
     def _guess(self, ns: int) -> int:
         """The same without the rounding of each job."""

@@ -89,22 +89,20 @@ UNBOUNDED = 2**62
 class Cycle:
     """The job under construction. Each verb asks whether there is room, acts if so, and answers whether it did."""
 
+    _closed = False
+    _lacks_blocks = False
+    _blocked = Blocked.NOTHING
+    _stepped = False
+    """Whether the cohort is in this job; it then comes before all others."""
+
     def __init__(self, turn: int, state: State, memory: Memory, swap: Swap, rules: Rules) -> None:
         self.budget = UNBOUNDED if rules.limits.token_budget is None else rules.limits.token_budget
         """Tokens that the job may still take."""
-        self.untold = Untold([], [])
-        """Once closed: what this decision changed, and those before it, that no job tells of."""
         self._turn = turn
         self._state = state
         self._memory = memory
         self._swap = swap
-        self._slots = UNBOUNDED if rules.limits.max_running is None else rules.limits.max_running
         self._rules = rules
-        self._closed = False
-        self._lacks_blocks = False
-        self._blocked = Blocked.NOTHING
-        self._stepped = False
-        """Whether the cohort is in this job; it then comes before all others."""
         self._scheduled: list[Request] = []
         self._chunk_tokens: dict[int, int] = {}
         self._admitted: list[Admission] = []
@@ -131,7 +129,7 @@ class Cycle:
         """The head of the queue, if anybody may be admitted: nobody before all who were swapped out are back."""
         if self._closed:
             return None
-        if self._swap:
+        if self._swap.out:
             self._blocked = Blocked.SWAPPED if self._state.waiting else Blocked.NOTHING
             return None
         return self._state.waiting.head
@@ -155,41 +153,34 @@ class Cycle:
 
     def admit(self, request: Request, tokens: int) -> bool:
         """Let a waiting request join ``running``, with memory for its next ``tokens`` tokens, without work yet."""
-        if request.ended or request.index in self._state.running or request in self._swap:
+        if request.ended or request.index in self._state.running or request.index in self._swap.out:
             raise InvariantError(f"a policy admits {request!r}, which does not wait")
-        if self._closed or not self._has_slots(request):
-            return False
-        cached = self._memory.cached(request)
-        if not self._memory.can_admit(request, cached + tokens, others_run=bool(self._state.running)):
-            self._blocked = Blocked.HOLES if self._memory.lacks_hole(request) else Blocked.BLOCKS
-            return False
-        self._memory.admit(request, cached + tokens, cached)
-        self._state.waiting.remove(request)
-        request.admitted(cached)
-        self._state.join(request)
-        self._admitted.append(Admission(request, cached))
-        return True
+        return self._admit(request, tokens, scheduled=False)
 
     def prefill(self, request: Request, tokens: int) -> bool:
         """Schedule the next ``tokens`` prompt tokens of a running or waiting request; nobody makes room for it."""
-        self._expect(request, tokens, self.rest(request))
+        waits = request.index not in self._state.running
+        self._expect(request, tokens, request.known - self._memory.cached(request) if waits else request.rest)
         if tokens > self.budget:
             self._blocked = Blocked.BUDGET
             return False
-        if request.index in self._state.running:
-            if not self._memory.can_grow(request, request.computed + tokens):
-                self._lacks_blocks = True
+        if waits:
+            if request.ended or request.index in self._swap.out:
+                raise InvariantError(f"a policy prefills {request!r}, which does not wait")
+            if not self._admit(request, tokens, scheduled=True):
                 return False
-        elif not self.admit(request, tokens):
+        elif self._memory.can_grow(request, request.computed + tokens):
+            self._memory.grow(request, request.computed + tokens)
+        else:
+            self._lacks_blocks = True
             return False
-        self._memory.grow(request, request.computed + tokens)
         self._schedule(request, tokens)
         return True
 
     def extend(self, request: Request, tokens: int) -> bool:
         """Schedule the next ``tokens`` tokens of a running request; victims make room, at last the request itself."""
         self._expect(request, tokens, request.rest)
-        if request in self._state.cohort:
+        if request.index in self._state.cohort.members:
             self._state.cohort.dissolve()  # its members are asked one by one
         while not self._memory.can_grow(request, request.computed + tokens):
             if self.preempt() is request:
@@ -200,10 +191,11 @@ class Cycle:
 
     def extend_running(self, most: int = UNBOUNDED, *, cut: bool = True, decodes_first: bool = False) -> None:
         """:meth:`extend_all` for all who run, in order of admission; or first those who decode, then the prefills."""
-        running = self._step(decodes_first=decodes_first)
+        left = self._step(decodes_first=decodes_first)
         if decodes_first:
-            running.sort(key=lambda request: request.prefilling)
-        self.extend_all(running, most, cut=cut)
+            left.sort(key=lambda request: request.prefilling)
+        if left:
+            self.extend_all(left, most, cut=cut)
 
     def extend_all(self, requests: Iterable[Request], most: int = UNBOUNDED, *, cut: bool = True) -> None:
         """Schedule the next tokens of each of these running requests, at most ``most`` of a prefill, while they last.
@@ -267,31 +259,33 @@ class Cycle:
         """The jobs of this cycle, in order: copies out, copies in, the work itself; none when there is nothing to do.
 
         The first job, which gets ``number``, also tells of ``untold``: changes by decisions that submitted no job.
+        Without a job, ``untold`` gets those of this one as well.
         """
-        admitted, lost = [*untold.admitted, *self._admitted], [*untold.lost, *self._preempted]
         if not self._stepped and len(self._scheduled) > len(self._chunk_tokens):
             self._state.cohort.dissolve()  # its members sit this decoding job out
         jobs = self._copying(number) if self._copies else []
-        if not self.empty:
+        if self._stepped or self._scheduled:
             jobs.append(self._working(number + len(jobs)))
-        if self._blocked is Blocked.NOTHING and self.budget <= 0 and self._state.waiting:
+        waiting, memory = len(self._state.waiting), self._memory
+        if self._blocked is Blocked.NOTHING and self.budget <= 0 and waiting:
             self._blocked = Blocked.BUDGET
         for job in jobs:
-            job.waiting, job.running, job.swapped = len(self._state.waiting), len(self._state.running), len(self._swap)
-            job.free_blocks, job.withheld_blocks = self._memory.free, self._memory.withheld
+            job.waiting, job.running, job.swapped = waiting, len(self._state.running), len(self._swap.out)
+            job.free_blocks, job.withheld_blocks = memory.free, memory.withheld
             job.blocked = self._blocked
-        if jobs:
-            jobs[0].admitted, jobs[0].preempted = admitted, lost
-        else:
-            self.untold = Untold(admitted, lost)
+        untold.admitted.extend(self._admitted)
+        untold.lost.extend(self._preempted)
+        if jobs and (untold.admitted or untold.lost):
+            jobs[0].admitted, jobs[0].preempted = untold.admitted[:], untold.lost[:]
+            untold.admitted.clear()
+            untold.lost.clear()
         return jobs
 
-    def decision(self, jobs: Sequence[Job]) -> Decision:
-        """What this cycle came to once it was closed with these jobs."""
+    def decision(self, job: Job) -> Decision:
+        """What this cycle came to, once it was closed with this one job."""
         head = self._state.waiting.head
-        job = jobs[0] if len(jobs) == 1 else None
         return Decision(
-            whole=job is not None and job.whole and job.decoding == len(self._state.running) and not self._swap
+            whole=job.whole and job.decoding == len(self._state.running) and not self._swap.out
             and not (job.admitted or job.preempted),
             waits=head is not None,
             blocked=self._blocked,
@@ -310,33 +304,46 @@ class Cycle:
 
     def _working(self, number: int) -> Job:
         scheduled, tokens, cohort = self._scheduled, self._chunk_tokens, self._state.cohort
-        decoding = len(cohort) if self._stepped else 0
-        chunks = [
-            Chunk(request, tokens[request.index], decoding + place)
-            for place, request in enumerate(scheduled)
-            if request.index in tokens
-        ]
-        others = [request for request in scheduled if request.index not in tokens]
-        context = 0
-        if self._rules.reads_context:
-            context = sum(r.samples * (r.prompt_tokens + r.emitted) for r in others)
-            context += cohort.context_tokens if decoding else 0
-        work = Work(sum(tokens.values()), decoding + sum(r.samples for r in others), context)
+        decoding = len(cohort.members) if self._stepped else 0
+        sequences, context, chunks = decoding, cohort.context_tokens if decoding else 0, []
+        for place, request in enumerate(scheduled, decoding):
+            if request.index in tokens:
+                chunks.append(Chunk(request, tokens[request.index], place))
+            else:
+                sequences += request.samples
+                context += request.samples * (request.prompt_tokens + request.emitted)
+        work = Work(sum(tokens.values()), sequences, context if self._rules.reads_context else 0)
         return Job(number, work, scheduled, chunks, (), decoding, cohort.changes)
+
+    def _admit(self, request: Request, tokens: int, *, scheduled: bool) -> bool:
+        if self._closed or not self._has_slots(request):
+            return False
+        state, memory = self._state, self._memory
+        cached = memory.cached(request)
+        if not memory.can_admit(request, cached + tokens, others_run=bool(state.running)):
+            self._blocked = Blocked.HOLES if memory.lacks_hole(request) else Blocked.BLOCKS
+            return False
+        memory.admit(request, cached + tokens, None if scheduled else cached)
+        state.waiting.remove(request)
+        request.admitted(cached)
+        state.join(request)
+        self._admitted.append(Admission(request, cached))
+        return True
 
     # The cohort
 
     def _step(self, *, decodes_first: bool) -> list[Request]:
         """Schedule the cohort, all at once, if that is the same as one by one. Who is still to be asked, in order."""
+        state, cohort = self._state, self._state.cohort
         if not self._can_step(decodes_first):
-            return list(self._state.running.values())
-        self._make_room_for_step()
-        cohort = self._state.cohort
+            return list(state.running.values())
+        while self._memory.short and cohort.members:
+            self.preempt()
         if cohort.members:
             self._memory.step(1)
             self._stepped = True
-            self.budget -= len(cohort)
-        return list(self._state.prefilling.values())
+            self.budget -= len(cohort.members)
+        return list(state.prefilling.values())
 
     def _can_step(self, decodes_first: bool) -> bool:  # noqa: FBT001  # its caller's
         """Everybody who decodes is in it, its turn is before all others', and budget and blocks reach for everybody.
@@ -344,20 +351,17 @@ class Cycle:
         Where blocks don't, it is still the same if the last admitted goes.
         """
         state, cohort = self._state, self._state.cohort
+        decoding = len(cohort.members)
         return (
-            0 < len(cohort) <= self.budget
-            and len(cohort) + len(state.prefilling) == len(state.running)
-            and self.empty
+            0 < decoding <= self.budget
+            and decoding + len(state.prefilling) == len(state.running)
             and (decodes_first or not state.prefilling or next(iter(state.prefilling.values())).place > cohort.latest)
-            and (self._rules.last_goes or self._memory.covers(1) > 0)
+            and (self._rules.last_goes or not self._memory.short)
+            and not (self._stepped or self._scheduled)
         )
 
-    def _make_room_for_step(self) -> None:
-        while self._state.cohort.members and not self._memory.covers(1):
-            self.preempt()
-
     def _is_stepped(self, request: Request) -> bool:
-        return self._stepped and request in self._state.cohort
+        return self._stepped and request.index in self._state.cohort.members
 
     def _extend_within_budget(self, request: Request, most: int, cut: bool) -> None:  # noqa: FBT001  # its caller's
         tokens = min(request.rest, most) if request.prefilling else request.samples
@@ -375,7 +379,8 @@ class Cycle:
             )
 
     def _has_slots(self, request: Request) -> bool:
-        if self._state.slots_taken + request.samples <= self._slots:
+        slots = self._rules.limits.max_running
+        if slots is None or self._state.slots_taken + request.samples <= slots:
             return True
         self._blocked = Blocked.SLOTS
         return False

@@ -21,6 +21,7 @@ class Device(Resource):
         self.cost = cost
         self.troubles = troubles
         self._busy_until_ns = 0
+        self._can_fail = bool(troubles.stalls or troubles.slow)
         self._end: Timeout | None = None
         self._line: Callable[[Work], Line | None] = getattr(cost, "line", _no_line)
 
@@ -33,15 +34,14 @@ class Device(Resource):
     def run_alike(self, job: Job, most: int) -> int:
         """How many jobs, of at most ``most``, ``job`` and those like it behind it can be run as one."""
         now_ns = int(self._env.now)
-        quiet_ns = self.troubles.quiet_until_ns(now_ns)
-        job.line = self._line(job.work) if quiet_ns is None or quiet_ns > now_ns else None
+        last_ns = self.troubles.quiet_until_ns(now_ns) if self._can_fail else MAX_NS - 1
+        job.line = self._line(job.work) if last_ns > now_ns else None
         if job.line is None:
             return 1
-        last_ns = MAX_NS - 1 if quiet_ns is None else quiet_ns
         if now_ns + job.line.ends_ns(most) > last_ns:
-            most = job.line.within(last_ns - now_ns, most)
-        if not most:
-            job.line = None
+            most = job.line.within(last_ns - now_ns, most)[0]
+            if not most:
+                job.line = None
         return max(most, 1)
 
     def submit(self, job: Job) -> Timeout:
@@ -49,10 +49,13 @@ class Device(Resource):
         now_ns = int(self._env.now)
         if not self.users or now_ns < self._busy_until_ns:
             raise InvariantError(f"job {job.number} submitted at {now_ns} ns to a device that its submitter can't use")
-        if job.line is None:
-            job.start_ns, job.end_ns = now_ns, self.troubles.end_ns(now_ns, self.cost, job.work)
+        job.start_ns = now_ns
+        if job.line is not None:
+            job.end_ns = now_ns + job.line.ends_ns(job.count)
+        elif self._can_fail:
+            job.end_ns = self.troubles.end_ns(now_ns, self.cost, job.work)
         else:
-            job.start_ns, job.end_ns = now_ns, now_ns + job.line.ends_ns(job.count)
+            job.end_ns = now_ns + self.cost.job_ns(job.work)
         if job.end_ns < now_ns:
             raise InvariantError(f"job {job.number} would end before it starts; a cost model answers 0 ns or more")
         if job.end_ns >= MAX_NS:
@@ -61,13 +64,12 @@ class Device(Resource):
         self._end = Timeout(self._env, job.end_ns - now_ns)
         return self._end
 
-    def shorten(self, job: Job, count: int) -> None:
+    def shorten(self, job: Job, count: int, end_ns: int) -> None:
         """What runs now are only ``count`` jobs; whoever waits for its end is told at the new one."""
         if self._end is None or self._end.callbacks is None:
             raise InvariantError(f"job {job.number} is shortened, and does not run")
-        job.shorten(count)
-        self._busy_until_ns = job.end_ns
-        late_end, self._end = self._end, Timeout(self._env, job.end_ns - int(self._env.now))
+        job.count, job.end_ns, self._busy_until_ns = count, end_ns, end_ns
+        late_end, self._end = self._end, Timeout(self._env, end_ns - int(self._env.now))
         self._end.callbacks, late_end.callbacks = late_end.callbacks, []
 
 

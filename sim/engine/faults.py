@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from simpy import Environment, Event
 
+from sim.clock import MAX_NS
 from sim.costs.base import CostModel, Work
 
 
@@ -47,10 +48,10 @@ class Troubles(NamedTuple):
             at_ns = stall.end_ns
         return at_ns + left_ns
 
-    def quiet_until_ns(self, now_ns: int) -> int | None:
-        """When the next of all windows begins; now, if one of them is open; None, if nothing is to come."""
+    def quiet_until_ns(self, now_ns: int) -> int:
+        """When the next of all windows begins; now, if one of them is open; the last instant, if none is to come."""
         coming = [window.start_ns for windows in self for window in windows if window.end_ns > now_ns]
-        return max(min(coming), now_ns) if coming else None
+        return max(min(coming, default=MAX_NS - 1), now_ns)
 
 
 NONE = Troubles()

@@ -1,8 +1,9 @@
 """Who of the cohort needs a new block, and at which of its jobs: counts by place in the block, whatever their number."""
 
-from collections import Counter
-
 from sim.request import NEVER
+
+LONGEST = 4096
+"""No longer period is kept count of."""
 
 
 class Growth:
@@ -12,18 +13,21 @@ class Growth:
         self._period = period
         self._jobs = 0
         self._first: dict[int, int] = {}
-        self._due: Counter[int] = Counter()
+        self._due = [0] * min(period, LONGEST)
         self._growing = 0
 
-    def __contains__(self, index: int) -> bool:
-        return index in self._first
+    def can_add(self, spare: int) -> bool:
+        """Whether one who needs its next block after so many jobs can be counted along."""
+        return spare < self._period <= LONGEST
 
     def add(self, index: int, spare: int) -> None:
         """The request at ``index`` needs its next block for the job after ``spare`` jobs; NEVER: none any more."""
-        first = self._first[index] = NEVER if spare == NEVER else self._jobs + spare
-        if first != NEVER:
-            self._due[first % self._period] += 1
-            self._growing += 1
+        if spare == NEVER:
+            self._first[index] = NEVER
+            return
+        first = self._first[index] = self._jobs + spare
+        self._due[first % self._period] += 1
+        self._growing += 1
 
     def remove(self, index: int) -> int:
         """How many blocks it took since it was added."""
@@ -37,24 +41,29 @@ class Growth:
     def taken(self, index: int) -> int:
         """How many blocks the request took since it was added; 0 if it was not."""
         first = self._first.get(index, NEVER)
-        return 0 if first in (NEVER, self._jobs) or first > self._jobs else (self._jobs - 1 - first) // self._period + 1
+        return 0 if first == NEVER or first >= self._jobs else (self._jobs - 1 - first) // self._period + 1
+
+    @property
+    def next(self) -> int:
+        """Blocks that the next job takes."""
+        return self._due[self._jobs % self._period] if self._growing else 0
 
     def needed(self, jobs: int) -> int:
-        """Blocks that the next ``jobs`` jobs of the cohort take."""
-        if jobs == 1:
-            return self._due[self._jobs % self._period]
+        """Blocks that the next ``jobs`` jobs take."""
+        if not self._growing:
+            return 0
         periods, rest = divmod(jobs, self._period)
-        partly = sum(count for place, count in self._due.items() if (place - self._jobs) % self._period < rest)
-        return periods * self._growing + partly
+        place = self._jobs % self._period
+        over = max(place + rest - self._period, 0)
+        return periods * self._growing + sum(self._due[place : place + rest]) + sum(self._due[:over])
 
     def covered(self, blocks: int, most: int) -> int:
         """How many of the next ``most`` jobs so many free blocks are enough for."""
-        if most == 1:
-            return int(self.needed(1) <= blocks)
-        if self._growing * (-(-most // self._period)) <= blocks:
+        if self._growing * (most // self._period + 1) <= blocks:
             return most
         periods, left = divmod(blocks, self._growing)
-        for offset, count in sorted(((place - self._jobs) % self._period, count) for place, count in self._due.items()):
+        place = self._jobs % self._period
+        for offset, count in enumerate(self._due[place:] + self._due[:place]):
             if count > left:
                 return min(periods * self._period + offset, most)
             left -= count

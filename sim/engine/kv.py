@@ -109,6 +109,11 @@ class Memory(Protocol):
     def unfollow(self, request: Request) -> None:
         """It is asked one at a time again, and holds what it took in the meantime."""
 
+    @property
+    def short(self) -> bool:
+        """Whether there are too few blocks for the next step."""
+        ...
+
     def covers(self, steps: int) -> int:
         """How many of the next ``steps`` steps there are blocks for."""
         ...
@@ -123,6 +128,8 @@ class Memory(Protocol):
 
 class Standing:
     """For a memory in which whoever runs needs nothing more."""
+
+    short = False
 
     def can_follow(self, request: Request, steps: int) -> bool:
         return True
@@ -285,7 +292,7 @@ class Paged:
 
     def can_follow(self, request: Request, steps: int) -> bool:
         spare = self._spare(request)
-        return spare < self._block_tokens or spare >= steps
+        return spare >= steps or self._growth.can_add(spare)
 
     def follow(self, request: Request, steps: int) -> int:
         spare = self._spare(request)
@@ -296,11 +303,15 @@ class Paged:
     def unfollow(self, request: Request) -> None:
         self._held[request.index] += self._growth.remove(request.index)
 
+    @property
+    def short(self) -> bool:
+        return not self._pool.can_take(self._growth.next)
+
     def covers(self, steps: int) -> int:
         return self._growth.covered(self._pool.free, steps)
 
     def step(self, steps: int) -> None:
-        self._pool.take(self._growth.needed(steps))
+        self._pool.take(self._growth.next if steps == 1 else self._growth.needed(steps))
         self._growth.step(steps)
 
     def stays_out(self, request: Request) -> bool:

@@ -1,7 +1,6 @@
 """Observers of a run while it runs. They are called; they never poll."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from sim.engine.plan import Job
 from sim.request import Request, Status
@@ -27,7 +26,16 @@ class Monitor:
     def on_end(self, request: Request, status: Status, reason: str | None, now_ns: int, jobs_begun: int) -> None: ...
 
 
-def listeners(monitors: Iterable[Monitor], name: str) -> tuple[Callable[..., Any], ...]:
-    """The methods of this name, of those who have one of their own."""
-    own = (monitor for monitor in monitors if getattr(type(monitor), name) is not getattr(Monitor, name))
-    return tuple(getattr(monitor, name) for monitor in own)
+def teller(monitors: Iterable[Monitor], name: str) -> Callable[..., object]:
+    """Calls the method of this name of each monitor that has one of its own, in order."""
+    own = [monitor for monitor in monitors if getattr(type(monitor), name) is not getattr(Monitor, name)]
+    methods = [getattr(monitor, name) for monitor in own]
+    if len(methods) == 1:
+        only: Callable[..., object] = methods[0]
+        return only
+
+    def tell(*what: object) -> None:
+        for method in methods:
+            method(*what)
+
+    return tell

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from sim.costs.base import Work
 from sim.costs.line import Line
-from sim.errors import InvariantError
 from sim.request import Request
 
 
@@ -72,6 +71,10 @@ class Untold(NamedTuple):
     admitted: list[Admission]
     lost: list[Preemption]
 
+    @property
+    def nothing(self) -> bool:
+        return not (self.admitted or self.lost)
+
 
 class Copy(NamedTuple):
     """Blocks of one request go out to the host, or come back in."""
@@ -135,9 +138,3 @@ class Job:
     def whole(self) -> bool:
         """Whether it does nothing but decode the cohort."""
         return self.decoding > 0 and not self.scheduled
-
-    def shorten(self, count: int) -> None:
-        """It stands for only so many jobs."""
-        if self.line is None:
-            raise InvariantError(f"job {self.number} is shortened, and is no stretch of jobs")
-        self.count, self.end_ns = count, self.start_ns + self.line.ends_ns(count)

@@ -122,6 +122,8 @@ class Prefixed:
 
     def unfollow(self, request: Request) -> None: ...
 
+    short = False
+
     def covers(self, steps: int) -> int:
         return steps
 

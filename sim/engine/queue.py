@@ -57,7 +57,7 @@ class FcfsQueue:
         self._requests.appendleft(request)
 
     def remove(self, request: Request) -> None:
-        if request is self.head:
+        if request is self._requests[0]:
             self._requests.popleft()
         else:
             self._requests.remove(request)

@@ -6,15 +6,16 @@ from typing import NamedTuple
 
 from simpy import Environment, Event
 
+from sim.costs.base import Work
 from sim.engine.cohort import Cohort
-from sim.engine.cycle import Cycle, Rules, State, View
+from sim.engine.cycle import UNBOUNDED, Cycle, Rules, State, View
 from sim.engine.device import Device
 from sim.engine.kv import Memory
 from sim.engine.late import late, schedule_late
-from sim.engine.monitor import Monitor, listeners
-from sim.engine.plan import Job, Kind, Loss, Preemption, Untold
+from sim.engine.monitor import Monitor, teller
+from sim.engine.plan import Blocked, Job, Kind, Loss, Preemption, Untold
 from sim.engine.queue import Queue
-from sim.engine.span import MOST_JOBS, Decision, arrival_cuts, repeats
+from sim.engine.span import ALONE, MOST_JOBS, Decision, arrival_cuts, repeats
 from sim.engine.swap import Swap
 from sim.policies.base import Policy
 from sim.request import Request, Status
@@ -54,11 +55,10 @@ class Scheduler:
         cohort: bool = True,
         check: bool = False,
     ) -> None:
-        self._tell_arrival = listeners(monitors, "on_arrival")
-        self._tell_job = listeners(monitors, "on_job")
-        self._tell_stretch = listeners(monitors, "on_stretch")
-        self._tell_end = listeners(monitors, "on_end")
-        self.state = State(parts.waiting, Cohort(parts.memory, self._end_stretch, open_to_all=cohort))
+        self._tell_arrival = teller(monitors, "on_arrival")
+        self._tell_job = teller(monitors, "on_job")
+        self._tell_end = teller(monitors, "on_end")
+        self.state = State(parts.waiting, Cohort(parts.memory, teller(monitors, "on_stretch"), open_to_all=cohort))
         self.jobs_begun = 0
         self.decisions = 0
         self.spans = 0
@@ -71,6 +71,7 @@ class Scheduler:
         self._swap = parts.swap
         self._never_fits = parts.never_fits
         self._checks = check
+        self._budget = UNBOUNDED if parts.rules.limits.token_budget is None else parts.rules.limits.token_budget
         self._stable_for = getattr(parts.policy, "stable_for", 1) if spans else 1
         self._cycles = 0
         self._last_kind: Kind | None = None
@@ -84,18 +85,19 @@ class Scheduler:
     def submit(self, request: Request) -> Event:
         """A request arrives. The event returned fires when it has ended, however it ends."""
         request.arrived = True
-        jobs_begun = self._begun_by_now()
-        for tell in self._tell_arrival:
-            tell(request, jobs_begun)
+        span, waiting = self._span, self.state.waiting
+        begun, ends_ns = (1, 0) if span is None else self._begun(span.job)
+        self._tell_arrival(request, self.jobs_begun + begun - 1)
         end = self._ends[request.index] = Event(self._env)
         reason = self._never_fits(request)
         if reason is not None:
             self._end(request, Status.REJECTED, reason)
             return end
-        waiting = self.state.waiting
         waiting.add(request)
-        if self._span is None or arrival_cuts(self._span.decision, same_head=waiting.head is self._span.head):
+        if span is None:
             self.wake()
+        elif arrival_cuts(span.decision, same_head=waiting.head is span.head):
+            self._cut(span.job, begun, ends_ns)
         return end
 
     def cancel(self, request: Request) -> None:
@@ -121,10 +123,7 @@ class Scheduler:
             schedule_late(self._idle)
             self._idle = None
         elif self._span is not None:
-            job, begun = self._span.job, self._begun(self._span.job)
-            if begun < job.count:
-                self._device.shorten(job, begun)
-            self._settle(job)
+            self._cut(self._span.job, *self._begun(self._span.job))
 
     def serve(self) -> Generator[Event, object, None]:
         """The scheduler's process: for ever, since the composition root says when all is done."""
@@ -142,12 +141,11 @@ class Scheduler:
 
     def stop(self) -> None:
         """The time is up: of a stretch of jobs that runs, those count that have ended."""
-        if self._span is not None:
+        if self._span is not None and (line := self._span.job.line) is not None:
             job = self._span.job
-            ended = job.line.within(int(self._env.now) - job.start_ns, job.count) if job.line else 0
+            ended, ends_ns = line.within(int(self._env.now) - job.start_ns, job.count)
             if ended:
-                job.shorten(ended)
-                self._settle(job)
+                job.count, job.end_ns = ended, job.start_ns + ends_ns
                 self._book(job)
                 self.jobs_begun += 1
         cohort = self.state.cohort
@@ -169,21 +167,21 @@ class Scheduler:
         self._idle = Event(self._env)
         return self._idle
 
-    def _decide(self) -> list[Job]:
+    def _decide(self) -> Sequence[Job]:
         self.decisions += 1
         if self._cancelled:
             self._end_cancelled()
         if self._crashed:
             self._lose_memory()
-        jobs = self._plan()
-        self.jobs_begun += len(jobs)
+        jobs = [self._next_step()] if self._only_decodes() else self._plan()
         if jobs:
+            self.jobs_begun += len(jobs)
             self._last_kind = self._last_kind if jobs[-1].copies else jobs[-1].kind
         if self._checks:
             self._check()
         return jobs
 
-    def _plan(self) -> list[Job]:
+    def _plan(self) -> Sequence[Job]:
         """Let the policy fill a cycle; another one while all that it did was to preempt somebody."""
         state = self.state
         while True:
@@ -191,18 +189,38 @@ class Scheduler:
             cycle = Cycle(self._cycles, state, self._memory, self._swap, self._rules)
             self._policy.plan(View(int(self._env.now), self._last_kind, state.waiting, state.running.values()), cycle)
             jobs = cycle.close(self.jobs_begun, self._untold)
-            self._untold = cycle.untold
+            if len(jobs) == 1 and jobs[0].whole:
+                self._stretch(jobs[0], cycle.decision(jobs[0]))
             if not cycle.only_preempted:
-                self._stretch(cycle, jobs)
                 return jobs
 
     # Spans
 
-    def _stretch(self, cycle: Cycle, jobs: Sequence[Job]) -> None:
+    def _only_decodes(self) -> bool:
+        """Whether a steady policy can do nothing but decode everybody, and the budget and the blocks reach for that."""
+        state, decoding = self.state, len(self.state.cohort.members)
+        return (
+            self._stable_for > 1
+            and decoding == len(state.running)
+            and 0 < decoding <= self._budget
+            and not (state.waiting or self._swap.out or self._untold.admitted or self._untold.lost)
+            and not self._memory.short
+        )
+
+    def _next_step(self) -> Job:
+        """The job that decodes the cohort while nobody waits, and those behind it."""
+        cohort, memory = self.state.cohort, self._memory
+        decoding = len(cohort.members)
+        work = Work(0, decoding, cohort.context_tokens if self._rules.reads_context else 0)
+        job = Job(self.jobs_begun, work, decoding=decoding, crowd=cohort.changes)
+        job.waiting, job.running, job.swapped, job.blocked = 0, decoding, 0, Blocked.NOTHING
+        memory.step(1)
+        job.free_blocks, job.withheld_blocks = memory.free, memory.withheld
+        self._stretch(job, ALONE)
+        return job
+
+    def _stretch(self, job: Job, decision: Decision) -> None:
         """Run as many jobs like this one as will come anyway."""
-        if len(jobs) != 1 or not jobs[0].whole:
-            return
-        job, decision = jobs[0], cycle.decision(jobs)
         job.count = self._device.run_alike(job, self._most_alike() if repeats(decision) else 1)
         if job.count > 1:
             self.spans += 1
@@ -214,20 +232,29 @@ class Scheduler:
         most = min(self._stable_for, cohort.jobs_to_finish(), MOST_JOBS - cohort.clock.jobs % MOST_JOBS)
         return 1 + self._memory.covers(most - 1) if most > 1 else 1
 
-    def _begun(self, job: Job) -> int:
-        """How many jobs of a stretch have begun by now: one that would begin now waits for who arrives now."""
-        before_ns = int(self._env.now) - job.start_ns - 1
-        return 1 if before_ns < 0 or job.line is None else min(job.line.within(before_ns, job.count) + 1, job.count)
+    def _begun(self, job: Job) -> tuple[int, int]:
+        """How many jobs of a stretch have begun by now, and when (from its start) the last of these ends.
 
-    def _begun_by_now(self) -> int:
-        """How many jobs have begun in all."""
-        return self.jobs_begun if self._span is None else self.jobs_begun + self._begun(self._span.job) - 1
+        One that would begin now waits for who arrives now.
+        """
+        if job.line is None:
+            return 1, job.end_ns - job.start_ns
+        before_ns = int(self._env.now) - job.start_ns - 1
+        ended, ends_ns = (0, 0) if before_ns < 0 else job.line.within(before_ns, job.count - 1)
+        return ended + 1, ends_ns + job.line.job_ns(ended)
+
+    def _cut(self, job: Job, begun: int, ends_ns: int) -> None:
+        """End the stretch with the job that runs now."""
+        if begun < job.count:
+            self._device.shorten(job, begun, job.start_ns + ends_ns)
+        self._settle(job)
 
     def _settle(self, job: Job) -> None:
         """How many jobs it stands for is final."""
         self._span = None
         self.jobs_begun += job.count - 1
-        self._memory.step(job.count - 1)
+        if job.count > 1:
+            self._memory.step(job.count - 1)
 
     # Bookkeeping
 
@@ -245,8 +272,7 @@ class Scheduler:
         """The job has ended: its tokens are computed, and whoever is complete emits."""
         if self._span is not None:
             self._settle(job)
-        for tell in self._tell_job:
-            tell(job)
+        self._tell_job(job)
         cohort = self.state.cohort
         ended = cohort.advance(job.count) if job.work.decode_requests else []
         if job.scheduled:
@@ -291,14 +317,10 @@ class Scheduler:
         elif request.arrived and status is Status.CANCELLED:
             self.state.waiting.remove(request)
         request.ended = True
-        for tell in self._tell_end:
-            tell(request, status, reason, int(self._env.now), self._begun_by_now())
+        begun = 1 if self._span is None else self._begun(self._span.job)[0]
+        self._tell_end(request, status, reason, int(self._env.now), self.jobs_begun + begun - 1)
         if request.index in self._ends:
             self._ends.pop(request.index).succeed()
-
-    def _end_stretch(self, request: Request, first: int, jobs: int, grows: int) -> None:
-        for tell in self._tell_stretch:
-            tell(request, first, jobs, grows)
 
     def _check(self) -> None:
         self._memory.check(self.state.running.values())

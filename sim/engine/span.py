@@ -4,8 +4,8 @@ Everything here is a pure function. A span is only there for speed: it stands fo
 decided one by one, and its ends are exact (:mod:`sim.costs.line`).
 
 A policy takes part if it promises ``stable_for = n``: n decisions in a row come out the same as long as the same
-requests wait, run and prefill, the job before was a decode as well, and every verb answers as it did. It may not go by
-the time, or by how far anybody has come. Without the promise each decision is asked for, which is exact for any policy.
+requests wait, run and prefill, the job before was a decode as well, and every verb answers as it did; and while nobody
+waits or prefills, it decodes all who run. It may not go by the time, or by how far anybody has come. Without the promise each decision is asked for, which is exact for any policy.
 """
 
 from typing import NamedTuple
@@ -28,6 +28,10 @@ class Decision(NamedTuple):
     blocked: Blocked
     closed: bool
     refusal_lasts: bool
+
+
+ALONE = Decision(whole=True, waits=False, blocked=Blocked.NOTHING, closed=False, refusal_lasts=True)
+"""The cohort decodes, and nobody waits."""
 
 
 def repeats(decision: Decision) -> bool:

@@ -11,22 +11,22 @@ class Swap:
 
     def __init__(self, blocks: int) -> None:
         self.free = blocks
-        self._out: dict[int, tuple[Request, int]] = {}
+        self.out: dict[int, tuple[Request, int]] = {}
 
     def __len__(self) -> int:
-        return len(self._out)
+        return len(self.out)
 
     def __contains__(self, request: Request) -> bool:
-        return request.index in self._out
+        return request.index in self.out
 
     @property
     def indices(self) -> Collection[int]:
-        return self._out.keys()
+        return self.out.keys()
 
     @property
     def oldest(self) -> Request | None:
         """Of those who are out, the one that arrived first."""
-        return min((request for request, _ in self._out.values()), key=_age) if self._out else None
+        return min((request for request, _ in self.out.values()), key=_age) if self.out else None
 
     def can_take(self, blocks: int) -> bool:
         return 0 < blocks <= self.free
@@ -35,13 +35,13 @@ class Swap:
         if not self.can_take(blocks) or request in self:
             raise InvariantError(f"{request!r} is swapped out with {blocks} blocks, {self.free} free on the host")
         self.free -= blocks
-        self._out[request.index] = (request, blocks)
+        self.out[request.index] = (request, blocks)
 
     def bring_in(self, request: Request) -> int:
         """The blocks that it had left here, and that are free again."""
         if request not in self:
             raise InvariantError(f"{request!r} is not on the host")
-        blocks = self._out.pop(request.index)[1]
+        blocks = self.out.pop(request.index)[1]
         self.free += blocks
         return blocks
 
