@@ -247,8 +247,8 @@ class Request:
 
     def admitted(self, cached_tokens: int) -> None:
         """It joins those who run, with so many tokens computed; its prefill covers what is known of it now."""
-        self.computed = self.admitted_with = cached_tokens
-        self.prefill_end = self.known
+        self._computed = self.admitted_with = cached_tokens
+        self.prefill_end = self.prompt_tokens + self.samples * self._emitted
         self.admitted_before = True
 
     def forget(self) -> int:

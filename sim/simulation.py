@@ -115,7 +115,9 @@ class Replica:
             swap=self._swap,
             never_fits=NeverFits(axes, kv, crashes=bool(self._faults.crashes_ns)),
         )
-        observers: list[Monitor] = [self.log, self._countdown, Limits(scenario.run.max_jobs, scenario.run.max_seconds)]
+        observers: list[Monitor] = [self.log, self._countdown]
+        if scenario.run.max_jobs is not None or scenario.run.max_seconds is not None:
+            observers.append(Limits(scenario.run.max_jobs, scenario.run.max_seconds))
         if kv is not None:
             quiet_from_ns = max(self._faults.last_ns, int(max(workload.arrival_ns.max(), workload.cancel_ns.max())))
             observers.append(Liveness(kv.blocks * kv.block_tokens, quiet_from_ns))

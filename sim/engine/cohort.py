@@ -15,6 +15,10 @@ Tell = Callable[[Request, int, int, int], None]
 and took its first new block in decoding job ``grows``, one more every block of tokens (NEVER: not so)."""
 
 
+FOREVER = 2**62
+"""More jobs than there will be."""
+
+
 class Cohort:
     """Its members are in every job that decodes anything, until they leave."""
 
@@ -27,6 +31,8 @@ class Cohort:
         """How often somebody joined or left."""
         self.latest = NEVER
         """Nobody in it was admitted later (:attr:`Request.place`)."""
+        self.next_finish = FOREVER
+        """Nobody in it emits its last token before so many decoding jobs have ended."""
         self._memory = memory
         self._tell = tell
         self._open = open_to_all
@@ -41,18 +47,18 @@ class Cohort:
     def join(self, request: Request) -> None:
         """It decodes in the next decoding job, and in all that follow. Who can't be counted along stays outside."""
         left = request.output_tokens - request.emitted
-        if not self._open or request.samples > 1 or not self._memory.can_follow(request, left):
+        if not self._open or request.samples > 1 or (spare := self._memory.follow(request, left)) is None:
             return
         jobs = self.clock.jobs
-        spare = self._memory.follow(request, left)
-        self._begin_stretch(request, NEVER if spare == NEVER else jobs + spare)
-        request.follow(self.clock)
-        request.finish = jobs + left
-        self.members[request.index] = request
+        self._begin_stretch(request, jobs, NEVER if spare == NEVER else jobs + spare)
         self.context_tokens += request.known
+        request.follow(self.clock)
+        finish = request.finish = jobs + left
+        self.members[request.index] = request
         self.changes += 1
         self.latest = max(self.latest, request.place)
-        heapq.heappush(self._finishes, (request.finish, request.place, request))
+        self.next_finish = min(self.next_finish, finish)
+        heapq.heappush(self._finishes, (finish, request.place, request))
 
     def leave(self, request: Request) -> None:
         """It is booked one job at a time again."""
@@ -63,7 +69,7 @@ class Cohort:
         request.stretch_after = self.clock.jobs
         self.changes += 1
         if not self.members:
-            self.latest = NEVER
+            self.latest, self.next_finish = NEVER, FOREVER
             self._finishes.clear()
 
     def dissolve(self) -> None:
@@ -71,22 +77,17 @@ class Cohort:
         for request in list(self.members.values()):
             self.leave(request)
 
-    def jobs_to_finish(self) -> int:
-        """In which job from now on (1: the next) the first of the members emits its last token."""
-        while True:
-            finish, place, request = self._finishes[0]
-            if request.finish == finish and request.place == place and request.index in self.members:
-                return finish - self.clock.jobs
-            heapq.heappop(self._finishes)
-
     def advance(self, jobs: int) -> list[Request]:
         """So many jobs have ended. Those whose last token this was, in order of admission."""
         self.clock.jobs += jobs
         self.context_tokens += jobs * len(self.members)
-        finished = []
-        while self.members and self.jobs_to_finish() == 0:
-            finished.append(heapq.heappop(self._finishes)[2])
-            self.leave(finished[-1])
+        finished: list[Request] = []
+        while self.next_finish <= self.clock.jobs:
+            finish, place, request = heapq.heappop(self._finishes)
+            self.next_finish = self._finishes[0][0] if self._finishes else FOREVER
+            if request.index in self.members and request.finish == finish and request.place == place:
+                finished.append(request)
+                self.leave(request)
         return finished
 
     # Whoever is outside
@@ -94,7 +95,7 @@ class Cohort:
     def decoded(self, request: Request) -> None:
         """A request outside was in the decoding job that has just ended."""
         job = self.clock.jobs - 1
-        self._begin_stretch(request, NEVER, job)
+        self._begin_stretch(request, job, NEVER)
         request.stretch_after = job + 1
 
     def close_stretch(self, request: Request) -> None:
@@ -103,9 +104,8 @@ class Cohort:
             self._tell(request, request.stretch_first, request.stretch_after - request.stretch_first, request.grows)
         request.stretch_first = NEVER
 
-    def _begin_stretch(self, request: Request, grows: int, job: int | None = None) -> None:
-        """It decodes in this decoding job (None: the next one), perhaps after having done so in the one before."""
-        first = self.clock.jobs if job is None else job
+    def _begin_stretch(self, request: Request, first: int, grows: int) -> None:
+        """It decodes in the decoding job of this number, perhaps after having done so in the one before."""
         if request.stretch_first == NEVER or request.stretch_after != first:
             self.close_stretch(request)
             request.stretch_first, request.grows = first, grows

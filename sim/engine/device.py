@@ -32,16 +32,21 @@ class Device(Resource):
         return slot
 
     def run_alike(self, job: Job, most: int) -> int:
-        """How many jobs, of at most ``most``, ``job`` and those like it behind it can be run as one."""
+        """How many jobs, of at most ``most``, ``job`` and those like it behind it can be run as one, from now on.
+
+        Unless it has to run alone, its line is noted on it, and the end of all.
+        """
         now_ns = int(self._env.now)
         last_ns = self.troubles.quiet_until_ns(now_ns) if self._can_fail else MAX_NS - 1
         job.line = self._line(job.work) if last_ns > now_ns else None
         if job.line is None:
             return 1
-        if now_ns + job.line.ends_ns(most) > last_ns:
-            most = job.line.within(last_ns - now_ns, most)[0]
-            if not most:
-                job.line = None
+        job.end_ns = now_ns + job.line.ends_ns(most)
+        if job.end_ns > last_ns:
+            most, ends_ns = job.line.within(last_ns - now_ns, most)
+            job.end_ns = now_ns + ends_ns
+        if not most:
+            job.line = None
         return max(most, 1)
 
     def submit(self, job: Job) -> Timeout:
@@ -50,12 +55,8 @@ class Device(Resource):
         if not self.users or now_ns < self._busy_until_ns:
             raise InvariantError(f"job {job.number} submitted at {now_ns} ns to a device that its submitter can't use")
         job.start_ns = now_ns
-        if job.line is not None:
-            job.end_ns = now_ns + job.line.ends_ns(job.count)
-        elif self._can_fail:
+        if job.line is None:
             job.end_ns = self.troubles.end_ns(now_ns, self.cost, job.work)
-        else:
-            job.end_ns = now_ns + self.cost.job_ns(job.work)
         if job.end_ns < now_ns:
             raise InvariantError(f"job {job.number} would end before it starts; a cost model answers 0 ns or more")
         if job.end_ns >= MAX_NS:

@@ -16,18 +16,20 @@ class Growth:
         self._due = [0] * min(period, LONGEST)
         self._growing = 0
 
-    def can_add(self, spare: int) -> bool:
-        """Whether one who needs its next block after so many jobs can be counted along."""
-        return spare < self._period <= LONGEST
+    def add(self, index: int, spare: int, jobs: int) -> int | None:
+        """The request at ``index`` takes part in ``jobs`` jobs, and needs its next block after ``spare`` of them.
 
-    def add(self, index: int, spare: int) -> None:
-        """The request at ``index`` needs its next block for the job after ``spare`` jobs; NEVER: none any more."""
-        if spare == NEVER:
+        After how many it takes that block (NEVER: in none); None if that can't be counted, and it takes no part.
+        """
+        if spare >= jobs:
             self._first[index] = NEVER
-            return
+            return NEVER
+        if not spare < self._period <= LONGEST:
+            return None
         first = self._first[index] = self._jobs + spare
         self._due[first % self._period] += 1
         self._growing += 1
+        return spare
 
     def remove(self, index: int) -> int:
         """How many blocks it took since it was added."""
@@ -43,15 +45,12 @@ class Growth:
         first = self._first.get(index, NEVER)
         return 0 if first == NEVER or first >= self._jobs else (self._jobs - 1 - first) // self._period + 1
 
-    @property
-    def next(self) -> int:
-        """Blocks that the next job takes."""
-        return self._due[self._jobs % self._period] if self._growing else 0
-
     def needed(self, jobs: int) -> int:
         """Blocks that the next ``jobs`` jobs take."""
         if not self._growing:
             return 0
+        if jobs == 1:
+            return self._due[self._jobs % self._period]
         periods, rest = divmod(jobs, self._period)
         place = self._jobs % self._period
         over = max(place + rest - self._period, 0)
@@ -69,6 +68,8 @@ class Growth:
             left -= count
         return min((periods + 1) * self._period, most)
 
-    def step(self, jobs: int) -> None:
-        """The blocks for the next ``jobs`` jobs have been taken."""
+    def step(self, jobs: int) -> int:
+        """Go on by so many jobs; the blocks that they take."""
+        blocks = self.needed(jobs)
         self._jobs += jobs
+        return blocks

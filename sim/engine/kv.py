@@ -20,37 +20,34 @@ class Pool(Container):
 
     def __init__(self, env: Environment, blocks: int) -> None:
         super().__init__(env, capacity=blocks, init=blocks)
-        self.blocks = blocks
+        self.blocks = self.free = blocks
         self.withheld = 0
         self._to_withhold = 0
 
-    @property
-    def free(self) -> int:
-        return int(self._level)
-
     def can_take(self, blocks: int) -> bool:
-        return blocks <= self._level
+        return blocks <= self.free
 
     def take(self, blocks: int) -> None:
-        if not 0 <= blocks <= self._level:
-            raise InvariantError(f"{blocks} blocks taken from a pool with {self._level} free")
-        self._level -= blocks
+        if not 0 <= blocks <= self.free:
+            raise InvariantError(f"{blocks} blocks taken from a pool with {self.free} free")
+        self.free = self._level = self.free - blocks
 
     def give(self, blocks: int) -> None:
-        if blocks < 0 or self._level + blocks + self.withheld > self.blocks:
-            raise InvariantError(f"{blocks} blocks given to a pool of {self.blocks} with {self._level} free")
-        self._level += blocks
-        self._absorb()
+        if blocks < 0 or self.free + blocks + self.withheld > self.blocks:
+            raise InvariantError(f"{blocks} blocks given to a pool of {self.blocks} with {self.free} free")
+        self.free = self._level = self.free + blocks
+        if self._to_withhold > self.withheld:
+            self._absorb()
 
     def withhold(self, blocks: int) -> None:
         """From now on keep ``blocks`` out of use: what is free at once, the rest as it comes free."""
-        self._level = self.free + self.withheld
+        self.free += self.withheld
         self.withheld, self._to_withhold = 0, blocks
         self._absorb()
 
     def _absorb(self) -> None:
         taken = min(self._to_withhold - self.withheld, self.free)
-        self._level -= taken
+        self.free = self._level = self.free - taken
         self.withheld += taken
 
 
@@ -98,12 +95,11 @@ class Memory(Protocol):
 
     # Those who follow grow by a token with every step: together, at no cost for each
 
-    def can_follow(self, request: Request, steps: int) -> bool:
-        """Whether what it will need in the next ``steps`` steps can be foreseen."""
-        ...
+    def follow(self, request: Request, steps: int) -> int | None:
+        """It takes part in the next ``steps`` steps: has room for so many, then needs a block, and so on.
 
-    def follow(self, request: Request, steps: int) -> int:
-        """It has room for so many steps, then needs a block, and so on; NEVER: has room for all ``steps``."""
+        NEVER: it has room for all. None: what it needs can't be foreseen, and it does not take part.
+        """
         ...
 
     def unfollow(self, request: Request) -> None:
@@ -131,10 +127,7 @@ class Standing:
 
     short = False
 
-    def can_follow(self, request: Request, steps: int) -> bool:
-        return True
-
-    def follow(self, request: Request, steps: int) -> int:
+    def follow(self, request: Request, steps: int) -> int | None:
         return NEVER
 
     def unfollow(self, request: Request) -> None: ...
@@ -196,6 +189,8 @@ def blocks_for(block_tokens: int, prompt_tokens: int, samples: int, tokens: int)
 
 
 def request_blocks(request: Request, block_tokens: int, tokens: int) -> int:
+    if request.samples == 1:  # by far the most frequent
+        return -(-tokens // block_tokens)
     return blocks_for(block_tokens, request.prompt_tokens, request.samples, tokens)
 
 
@@ -210,7 +205,9 @@ Gate = Callable[[Request, int, int], tuple[int, int]]
 
 
 def _full(request: Request, block_tokens: int, tokens: int) -> tuple[int, int]:
-    return request_blocks(request, block_tokens, request.known), request_blocks(request, block_tokens, tokens)
+    known = request.known
+    needed = request_blocks(request, block_tokens, known)
+    return needed, needed if tokens == known else request_blocks(request, block_tokens, tokens)
 
 
 def _chunk(request: Request, block_tokens: int, tokens: int) -> tuple[int, int]:
@@ -237,6 +234,8 @@ class Paged:
         self._watermark_blocks = watermark_blocks
         self._held: dict[int, int] = {}
         self._growth = Growth(block_tokens)
+        self._asked: tuple[Request, int] | None = None
+        self._to_take = 0
 
     @property
     def free(self) -> int:
@@ -254,13 +253,18 @@ class Paged:
 
     def can_admit(self, request: Request, tokens: int, *, others_run: bool) -> bool:
         """The watermark is kept free only while others run: an idle server takes whatever fits."""
-        needed, _ = self._gate(request, self._block_tokens, tokens)
+        needed, self._to_take = self._gate(request, self._block_tokens, tokens)
+        self._asked = (request, tokens)
         return self._pool.can_take(needed + (self._watermark_blocks if others_run else 0))
 
     def admit(self, request: Request, tokens: int, computed: int | None = None) -> None:
         if request.index in self._held:
             raise InvariantError(f"{request!r} is admitted twice")
-        _, taken = self._gate(request, self._block_tokens, tokens)
+        if self._asked == (request, tokens):  # mostly it has just been asked for
+            taken = self._to_take
+        else:
+            _, taken = self._gate(request, self._block_tokens, tokens)
+        self._asked = None
         self._pool.take(taken)
         self._held[request.index] = taken
 
@@ -290,35 +294,25 @@ class Paged:
         held = {index: blocks + self._growth.taken(index) for index, blocks in self._held.items()}
         check_counts(self._pool, held, holders)
 
-    def can_follow(self, request: Request, steps: int) -> bool:
-        spare = self._spare(request)
-        return spare >= steps or self._growth.can_add(spare)
-
-    def follow(self, request: Request, steps: int) -> int:
-        spare = self._spare(request)
-        spare = NEVER if spare >= steps else spare
-        self._growth.add(request.index, spare)
-        return spare
+    def follow(self, request: Request, steps: int) -> int | None:
+        spare = self._held[request.index] * self._block_tokens - request.computed
+        return self._growth.add(request.index, spare, steps)
 
     def unfollow(self, request: Request) -> None:
         self._held[request.index] += self._growth.remove(request.index)
 
     @property
     def short(self) -> bool:
-        return not self._pool.can_take(self._growth.next)
+        return self._growth.needed(1) > self._pool.free
 
     def covers(self, steps: int) -> int:
         return self._growth.covered(self._pool.free, steps)
 
     def step(self, steps: int) -> None:
-        self._pool.take(self._growth.next if steps == 1 else self._growth.needed(steps))
-        self._growth.step(steps)
+        self._pool.take(self._growth.step(steps))
 
     def stays_out(self, request: Request) -> bool:
         return True
-
-    def _spare(self, request: Request) -> int:
-        return self._held[request.index] * self._block_tokens - request.computed
 
     def _missing(self, request: Request, tokens: int) -> int:
         return request_blocks(request, self._block_tokens, tokens) - self._held[request.index]

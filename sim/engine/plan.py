@@ -94,7 +94,7 @@ class Job:
 
     __slots__ = ("admitted", "blocked", "chunks", "copies", "count", "crowd", "decoding", "end_ns", "free_blocks",
                  "kind", "line", "number", "preempted", "running", "scheduled", "start_ns", "swapped", "waiting",
-                 "withheld_blocks", "work")  # fmt: skip
+                 "whole", "withheld_blocks", "work")  # fmt: skip
 
     admitted: Sequence[Admission]
     preempted: Sequence[Preemption]
@@ -125,6 +125,8 @@ class Job:
         self.decoding = decoding
         self.crowd = crowd
         self.count = 1
+        self.whole = decoding > 0 and not scheduled
+        """Whether it does nothing but decode the cohort."""
         self.line: Line | None = None
         self.admitted = self.preempted = ()
         if copies:
@@ -133,8 +135,3 @@ class Job:
             self.kind = Kind.DECODE
         else:
             self.kind = Kind.PREFILL if len(chunks) == len(scheduled) and not decoding else Kind.MIXED
-
-    @property
-    def whole(self) -> bool:
-        """Whether it does nothing but decode the cohort."""
-        return self.decoding > 0 and not self.scheduled

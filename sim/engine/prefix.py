@@ -114,11 +114,8 @@ class Prefixed:
     def withhold(self, blocks: int) -> None:
         self._pool.withhold(blocks)
 
-    def can_follow(self, request: Request, steps: int) -> bool:
-        return False
-
-    def follow(self, request: Request, steps: int) -> int:
-        return NEVER
+    def follow(self, request: Request, steps: int) -> int | None:
+        return None
 
     def unfollow(self, request: Request) -> None: ...
 

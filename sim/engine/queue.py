@@ -29,38 +29,29 @@ class Queue(Protocol):
     def remove(self, request: Request) -> None: ...
 
 
-class FcfsQueue:
+class FcfsQueue(deque[Request]):
     """First come, first served: by (arrival, place in the file); who was preempted comes back to the head."""
-
-    def __init__(self) -> None:
-        self._requests: deque[Request] = deque()
-
-    def __len__(self) -> int:
-        return len(self._requests)
-
-    def __iter__(self) -> Iterator[Request]:
-        return iter(self._requests)
 
     @property
     def head(self) -> Request | None:
-        return self._requests[0] if self._requests else None
+        return self[0] if self else None
 
     def add(self, request: Request) -> None:
         """Arrivals of one instant come in the order of the file, whatever woke them."""
         behind: list[Request] = []
-        while self._requests and _comes_after(self._requests[-1], request):
-            behind.append(self._requests.pop())
-        self._requests.append(request)
-        self._requests.extend(reversed(behind))
+        while self and _comes_after(self[-1], request):
+            behind.append(self.pop())
+        self.append(request)
+        self.extend(reversed(behind))
 
     def put_back(self, request: Request) -> None:
-        self._requests.appendleft(request)
+        self.appendleft(request)
 
     def remove(self, request: Request) -> None:
-        if request is self._requests[0]:
-            self._requests.popleft()
+        if request is self[0]:
+            self.popleft()
         else:
-            self._requests.remove(request)
+            super().remove(request)
 
 
 class KeyedQueue:

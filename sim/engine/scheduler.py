@@ -221,7 +221,8 @@ class Scheduler:
 
     def _stretch(self, job: Job, decision: Decision) -> None:
         """Run as many jobs like this one as will come anyway."""
-        job.count = self._device.run_alike(job, self._most_alike() if repeats(decision) else 1)
+        again = self._stable_for > 1 and (decision is ALONE or repeats(decision))
+        job.count = self._device.run_alike(job, self._most_alike() if again else 1)
         if job.count > 1:
             self.spans += 1
             self._span = Span(job, decision, self.state.waiting.head)
@@ -229,7 +230,7 @@ class Scheduler:
     def _most_alike(self) -> int:
         """Jobs until somebody finishes, the blocks end, or the policy may think again."""
         cohort = self.state.cohort
-        most = min(self._stable_for, cohort.jobs_to_finish(), MOST_JOBS - cohort.clock.jobs % MOST_JOBS)
+        most = min(self._stable_for, cohort.next_finish - cohort.clock.jobs, MOST_JOBS - cohort.clock.jobs % MOST_JOBS)
         return 1 + self._memory.covers(most - 1) if most > 1 else 1
 
     def _begun(self, job: Job) -> tuple[int, int]:
@@ -282,19 +283,17 @@ class Scheduler:
 
     def _book_each(self, job: Job) -> list[Request]:
         """Those outside the cohort; who is complete joins it. Those whose last token this was."""
-        cohort, ended = self.state.cohort, []
-        prefilled = {}
-        for request, tokens, _ in job.chunks:
-            prefilled[request.index] = tokens
-            if request.computed + tokens >= request.prefill_end:
-                del self.state.prefilling[request.index]
+        cohort, prefilling, ended = self.state.cohort, self.state.prefilling, []
+        prefilled = {chunk.request.index: chunk.tokens for chunk in job.chunks}
         for request in job.scheduled:
-            decodes = request.index not in prefilled
-            request.computed += request.samples if decodes else prefilled[request.index]
-            if decodes:
+            tokens = prefilled.get(request.index, 0)
+            computed = request.computed = request.computed + (tokens or request.samples)
+            if not tokens:
                 cohort.decoded(request)
-            if request.computed < request.prefill_end:
+            elif computed < request.prefill_end:
                 continue
+            else:
+                del prefilling[request.index]
             request.emitted += 1
             if request.emitted == request.output_tokens:
                 ended.append(request)

@@ -76,7 +76,7 @@ class Log(Monitor):
 
     def on_job(self, job: Job) -> None:
         if self._open is not None:
-            if self._goes_on(self._open, job):
+            if job.crowd == self._open.crowd and self._goes_on(self._open, job):
                 self._open.count += job.count
                 self._open.end_ns = job.end_ns
                 self._decoding_jobs += job.count
@@ -84,7 +84,7 @@ class Log(Monitor):
             self._write(self._open)
         self._open = job
         if self._arrivals:
-            self._arrivals = [jobs_begun for jobs_begun in self._arrivals if jobs_begun > job.number]
+            del self._arrivals[: bisect_right(self._arrivals, job.number)]
         if job.admitted or job.preempted or job.copies or job.chunks:
             self._write_changes(job)
         if job.work.decode_requests:
@@ -134,7 +134,6 @@ class Log(Monitor):
         return (
             job.whole
             and row.whole
-            and job.crowd == row.crowd
             and not (job.admitted or job.preempted)
             and job.line is not None
             and row.line is not None
