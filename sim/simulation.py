@@ -68,6 +68,7 @@ def simulate(
     choice = resolve(scenario)
     replica = Replica(scenario, choice, workload, monitors, spans=spans, cohort=cohort, check=check)
     replica.run()
+    work = replica.work()
     record = replica.log.record(0 if choice.kv is None else choice.kv.block_tokens)
     check_tokens(record, choice.axes.max_model_tokens)
     return Result(
@@ -78,7 +79,7 @@ def simulate(
         settings=settings(scenario, choice),
         provenance=provenance(scenario, workload, trace_sha256),
         record=record,
-        work=replica.work(),
+        work=work,
     )
 
 

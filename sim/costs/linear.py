@@ -42,8 +42,11 @@ class LinearCost(NamedTuple):
         return Line(first_fs, growth_fs) if first_fs <= MOST_FS and growth_fs <= MOST_GROWTH_FS else None
 
     def _job_fs(self, work: Work) -> int:
-        fs = self.job_fs + self.prefill_fs_per_token * work.prefill_tokens + self.swap_fs_per_block * work.blocks
-        if work.decode_requests:
-            fs += self.decode_fs_per_batch + self.decode_fs_per_request * work.decode_requests
-            fs += self.context_fs_per_token * work.context_tokens
+        prefill_tokens, decode_requests, context_tokens, blocks = work
+        fs = self.job_fs
+        if decode_requests:
+            fs += self.decode_fs_per_batch + self.decode_fs_per_request * decode_requests
+            fs += self.context_fs_per_token * context_tokens
+        if prefill_tokens or blocks:
+            fs += self.prefill_fs_per_token * prefill_tokens + self.swap_fs_per_block * blocks
         return fs

@@ -37,7 +37,7 @@ class State:
 
     def leave(self, request: Request) -> None:
         """``request`` runs no longer."""
-        if request in self.cohort:
+        if request.index in self.cohort.members:
             self.cohort.leave(request)
         self.cohort.close_stretch(request)
         del self.running[request.index]
@@ -298,8 +298,7 @@ class Cycle:
         for out in (True, False):
             copies = [copy for copy in self._copies if copy.out is out]
             if copies:
-                work = Work(0, 0, 0, blocks=sum(copy.blocks for copy in copies))
-                jobs.append(Job(number + len(jobs), work, copies=copies))
+                jobs.append(Job.of_copies(number + len(jobs), copies))
         return jobs
 
     def _working(self, number: int) -> Job:
@@ -313,7 +312,10 @@ class Cycle:
                 sequences += request.samples
                 context += request.samples * (request.prompt_tokens + request.emitted)
         work = Work(sum(tokens.values()), sequences, context if self._rules.reads_context else 0)
-        return Job(number, work, scheduled, chunks, (), decoding, cohort.changes)
+        job = Job.of_cohort(number, work, decoding, cohort.changes)
+        if scheduled:
+            job.add(scheduled, chunks)
+        return job
 
     def _admit(self, request: Request, tokens: int, *, scheduled: bool) -> bool:
         if self._closed or not self._has_slots(request):

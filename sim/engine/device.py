@@ -1,6 +1,7 @@
 """The device: a resource with one place, which its scheduler holds. It runs one job at a time."""
 
 from collections.abc import Callable, Generator
+from typing import NoReturn
 
 from simpy import Environment, Event, Resource, Timeout
 from simpy.resources.resource import Request as Slot
@@ -57,13 +58,16 @@ class Device(Resource):
         job.start_ns = now_ns
         if job.line is None:
             job.end_ns = self.troubles.end_ns(now_ns, self.cost, job.work)
-        if job.end_ns < now_ns:
-            raise InvariantError(f"job {job.number} would end before it starts; a cost model answers 0 ns or more")
-        if job.end_ns >= MAX_NS:
-            raise LimitError(f"job {job.number} would end at {job.end_ns} ns, beyond the range of the clock ({MAX_NS})")
+        if not now_ns <= job.end_ns < MAX_NS:
+            self._refuse(job)
         self._busy_until_ns = job.end_ns
         self._end = Timeout(self._env, job.end_ns - now_ns)
         return self._end
+
+    def _refuse(self, job: Job) -> NoReturn:
+        if job.end_ns < job.start_ns:
+            raise InvariantError(f"job {job.number} would end before it starts; a cost model answers 0 ns or more")
+        raise LimitError(f"job {job.number} would end at {job.end_ns} ns, beyond the range of the clock ({MAX_NS})")
 
     def shorten(self, job: Job, count: int, end_ns: int) -> None:
         """What runs now are only ``count`` jobs; whoever waits for its end is told at the new one."""

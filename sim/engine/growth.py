@@ -12,6 +12,8 @@ class Growth:
     def __init__(self, period: int) -> None:
         self._period = period
         self._jobs = 0
+        self.next = 0
+        """Blocks that the next job takes."""
         self._first: dict[int, int] = {}
         self._due = [0] * min(period, LONGEST)
         self._growing = 0
@@ -29,6 +31,7 @@ class Growth:
         first = self._first[index] = self._jobs + spare
         self._due[first % self._period] += 1
         self._growing += 1
+        self.next = self._due[self._jobs % self._period]
         return spare
 
     def remove(self, index: int) -> int:
@@ -38,6 +41,7 @@ class Growth:
         if first != NEVER:
             self._due[first % self._period] -= 1
             self._growing -= 1
+            self.next = self._due[self._jobs % self._period]
         return taken
 
     def taken(self, index: int) -> int:
@@ -47,10 +51,8 @@ class Growth:
 
     def needed(self, jobs: int) -> int:
         """Blocks that the next ``jobs`` jobs take."""
-        if not self._growing:
-            return 0
-        if jobs == 1:
-            return self._due[self._jobs % self._period]
+        if jobs == 1 or not self._growing:
+            return self.next
         periods, rest = divmod(jobs, self._period)
         place = self._jobs % self._period
         over = max(place + rest - self._period, 0)
@@ -70,6 +72,8 @@ class Growth:
 
     def step(self, jobs: int) -> int:
         """Go on by so many jobs; the blocks that they take."""
-        blocks = self.needed(jobs)
+        blocks = self.next if jobs == 1 else self.needed(jobs)
         self._jobs += jobs
+        if self._growing:
+            self.next = self._due[self._jobs % self._period]
         return blocks

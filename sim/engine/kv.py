@@ -303,7 +303,7 @@ class Paged:
 
     @property
     def short(self) -> bool:
-        return self._growth.needed(1) > self._pool.free
+        return self._growth.next > self._pool.free
 
     def covers(self, steps: int) -> int:
         return self._growth.covered(self._pool.free, steps)

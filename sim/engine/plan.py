@@ -92,12 +92,16 @@ class Job:
     anybody had joined or left the cohort. What stands here is how it stood for the first of the ``count``.
     """
 
-    __slots__ = ("admitted", "blocked", "chunks", "copies", "count", "crowd", "decoding", "end_ns", "free_blocks",
-                 "kind", "line", "number", "preempted", "running", "scheduled", "start_ns", "swapped", "waiting",
-                 "whole", "withheld_blocks", "work")  # fmt: skip
-
-    admitted: Sequence[Admission]
-    preempted: Sequence[Preemption]
+    scheduled: Sequence[Request] = ()
+    chunks: Sequence[Chunk] = ()
+    copies: Sequence[Copy] = ()
+    admitted: Sequence[Admission] = ()
+    preempted: Sequence[Preemption] = ()
+    kind = Kind.DECODE
+    decoding = 0
+    crowd = 0
+    count = 1
+    line: Line | None = None
     waiting: int
     running: int
     swapped: int
@@ -107,31 +111,31 @@ class Job:
     start_ns: int
     end_ns: int
 
-    def __init__(
-        self,
-        number: int,
-        work: Work,
-        scheduled: Sequence[Request] = (),
-        chunks: Sequence[Chunk] = (),
-        copies: Sequence[Copy] = (),
-        decoding: int = 0,
-        crowd: int = 0,
-    ) -> None:
+    def __init__(self, number: int, work: Work) -> None:
         self.number = number
         self.work = work
-        self.scheduled = scheduled
-        self.chunks = chunks
-        self.copies = copies
-        self.decoding = decoding
-        self.crowd = crowd
-        self.count = 1
-        self.whole = decoding > 0 and not scheduled
+
+    @classmethod
+    def of_cohort(cls, number: int, work: Work, decoding: int, crowd: int) -> "Job":
+        """Decodes the cohort and nobody else."""
+        job = cls(number, work)
+        job.decoding, job.crowd = decoding, crowd
+        return job
+
+    @classmethod
+    def of_copies(cls, number: int, copies: Sequence[Copy]) -> "Job":
+        """Copies blocks between device and host."""
+        job = cls(number, Work(0, 0, 0, blocks=sum(copy.blocks for copy in copies)))
+        job.copies, job.kind = copies, Kind.SWAP
+        return job
+
+    def add(self, scheduled: Sequence[Request], chunks: Sequence[Chunk]) -> None:
+        """It schedules these as well."""
+        self.scheduled, self.chunks = scheduled, chunks
+        if chunks:
+            self.kind = Kind.PREFILL if len(chunks) == len(scheduled) and not self.decoding else Kind.MIXED
+
+    @property
+    def whole(self) -> bool:
         """Whether it does nothing but decode the cohort."""
-        self.line: Line | None = None
-        self.admitted = self.preempted = ()
-        if copies:
-            self.kind = Kind.SWAP
-        elif not chunks:
-            self.kind = Kind.DECODE
-        else:
-            self.kind = Kind.PREFILL if len(chunks) == len(scheduled) and not decoding else Kind.MIXED
+        return self.decoding > 0 and not self.scheduled

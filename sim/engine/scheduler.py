@@ -198,12 +198,12 @@ class Scheduler:
 
     def _only_decodes(self) -> bool:
         """Whether a steady policy can do nothing but decode everybody, and the budget and the blocks reach for that."""
-        state, decoding = self.state, len(self.state.cohort.members)
+        state = self.state
         return (
-            self._stable_for > 1
-            and decoding == len(state.running)
-            and 0 < decoding <= self._budget
-            and not (state.waiting or self._swap.out or self._untold.admitted or self._untold.lost)
+            not state.waiting
+            and 0 < len(state.running) == len(state.cohort.members) <= self._budget
+            and self._stable_for > 1
+            and not (self._swap.out or self._untold.admitted or self._untold.lost)
             and not self._memory.short
         )
 
@@ -212,9 +212,9 @@ class Scheduler:
         cohort, memory = self.state.cohort, self._memory
         decoding = len(cohort.members)
         work = Work(0, decoding, cohort.context_tokens if self._rules.reads_context else 0)
-        job = Job(self.jobs_begun, work, decoding=decoding, crowd=cohort.changes)
-        job.waiting, job.running, job.swapped, job.blocked = 0, decoding, 0, Blocked.NOTHING
+        job = Job.of_cohort(self.jobs_begun, work, decoding, cohort.changes)
         memory.step(1)
+        job.waiting, job.running, job.swapped, job.blocked = 0, decoding, 0, Blocked.NOTHING
         job.free_blocks, job.withheld_blocks = memory.free, memory.withheld
         self._stretch(job, ALONE)
         return job
@@ -318,8 +318,9 @@ class Scheduler:
         request.ended = True
         begun = 1 if self._span is None else self._begun(self._span.job)[0]
         self._tell_end(request, status, reason, int(self._env.now), self.jobs_begun + begun - 1)
-        if request.index in self._ends:
-            self._ends.pop(request.index).succeed()
+        end = self._ends.pop(request.index, None)
+        if end is not None:
+            end.succeed()
 
     def _check(self) -> None:
         self._memory.check(self.state.running.values())

@@ -25,24 +25,35 @@ from sim.record.tables import (
 from sim.request import NEVER, Ints, Request, Status, Workload
 
 
+ROWS_AT_ONCE = 4096
+
+
 class Rows:
-    """Rows of whole numbers, packed one behind the other in one growing array."""
+    """Rows of whole numbers: the newest in a list, all before them packed."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = columns
-        self._cells = array("q")
-        self.append = self._cells.extend
+        self._newest: list[int] = []
+        self._packed: list[Ints] = []
+        self._most = ROWS_AT_ONCE * len(columns)
 
     def __len__(self) -> int:
-        return len(self._cells) // len(self._columns)
+        return sum(map(len, self._packed)) + len(self._newest) // len(self._columns)
+
+    def append(self, row: Sequence[int]) -> None:
+        self._newest += row
+        if len(self._newest) >= self._most:
+            self._pack()
 
     def table(self) -> dict[str, Ints]:
         """The columns, each on its own. Call it once: the rows are gone afterwards."""
-        cells = np.frombuffer(self._cells, dtype=np.int64).reshape(-1, len(self._columns))
-        table = {name: cells[:, i].copy() for i, name in enumerate(self._columns)}
-        del cells
-        self._cells = array("q")
-        return table
+        self._pack()
+        packed, self._packed = self._packed, []
+        return {name: np.concatenate([rows[:, place] for rows in packed]) for place, name in enumerate(self._columns)}
+
+    def _pack(self) -> None:
+        self._packed.append(np.array(self._newest, dtype=np.int64).reshape(-1, len(self._columns)))
+        self._newest.clear()
 
 
 class Log(Monitor):
