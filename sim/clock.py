@@ -8,6 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 NS_PER_MS = 10**6
+NS_PER_S = 10**9
 FS_PER_NS = 10**6
 COST_DECIMALS = 12
 """Most decimals of a millisecond that a cost may have: fs are whole."""

@@ -183,6 +183,7 @@ EXPECTED = {
     "is_instance_of": "a number",
     "decimal_type": "a number",
     "string_type": "a string",
+    "tokens_or_output": 'an integer or "output"',
     "tuple_type": "a list",
     "model_type": "a table",
     "dict_type": "a table",

@@ -8,7 +8,15 @@ from collections.abc import Callable, Collection
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 from pydantic_core import PydanticCustomError
 
 from sim.clock import COST_DECIMALS
@@ -23,6 +31,9 @@ MAX_COST_MS = 10**9
 """Dearest cost (11 days): in fs it fits 64 bits."""
 
 MAX_SPEEDUP = 10**9
+MAX_RATE = 10**6
+"""Most arrivals per second: in gaps of a microsecond, the rounding to whole ns does not show."""
+
 SPEEDUP_DECIMALS = 30
 """Enough for every float's ``repr`` within the bounds; an exponent without bound would fill the memory."""
 
@@ -99,6 +110,14 @@ Speedup = Annotated[
     AfterValidator(_exact(SPEEDUP_DECIMALS, "")),
 ]
 
+Rate = Annotated[
+    Decimal,
+    Field(ge=Decimal("1e-9"), le=MAX_RATE, allow_inf_nan=False),
+    BeforeValidator(_widen),
+    AfterValidator(_exact(SPEEDUP_DECIMALS, "")),
+]
+"""Arrivals per second, 10^-9 .. 10^6."""
+
 Factor = Annotated[
     Decimal,
     Field(gt=0, le=10**6, allow_inf_nan=False),
@@ -121,6 +140,20 @@ Tokens0 = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 Samples = Annotated[int, Field(ge=1, le=10**6)]
 Blocks = Annotated[int, Field(ge=1, le=MAX_BLOCKS)]
 Natural = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+
+
+def _or_output(value: object, tokens: ValidatorFunctionWrapHandler) -> int | None:
+    if isinstance(value, str) and value != "output":
+        raise PydanticCustomError("tokens_or_output", "neither tokens nor output")
+    return None if value == "output" else int(tokens(value))
+
+
+TokensOrOutput = Annotated[
+    Tokens | None,
+    WrapValidator(_or_output),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_TOKENS}, {"const": "output"}]}),
+]
+"""A number of tokens, or ``"output"`` for each request's own output, which is None here."""
 
 
 def _name(value: str) -> str:

@@ -20,7 +20,8 @@ from sim.errors import ScenarioError
 from sim.keys import settable, tables
 from sim.schema import JsonSchema
 from sim.show import show, show_path
-from sim.tables import LESSON, Device, Fault, Kv, Model, Request, Run, Scheduler, Table, Trace, Variant, Workload
+from sim.table import Table
+from sim.tables import LESSON, Device, Fault, Kv, Model, Request, Run, Scheduler, Trace, Variant, Workload
 
 __all__ = [
     "Device", "Fault", "Kv", "Model", "Request", "Run", "Scenario", "Scheduler", "Table", "Trace", "Variant",

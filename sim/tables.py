@@ -4,20 +4,16 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from sim import fields
 from sim.capacity import MODELS
 from sim.complaints import at
+from sim.generated import MAX_REQUESTS, Arrivals, Lengths
 from sim.request import default_id
 from sim.spelling import nearest
-
-
-class Table(BaseModel):
-    """Any table: its values fixed once read, its types taken as they are, no key beyond those declared."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+from sim.table import Table
 
 
 class Request(Table):
@@ -111,22 +107,59 @@ def _parent_problem(request: Request, requests: Mapping[str, Request]) -> tuple[
     return "parent", "in the end its own parent; parents may not go round"
 
 
+LAWS = ("arrivals", "prompt_tokens", "output_tokens")
+"""What generated requests are drawn from."""
+
+
 class Workload(Table):
-    """Where the requests come from: exactly one of its keys."""
+    """Where the requests come from: a list of them, a trace, or a count of requests that are generated."""
 
     requests: Annotated[tuple[Request, ...], Field(strict=False, min_length=1), AfterValidator(_named)] | None = Field(
         default=None, description="The requests themselves, one table each; ties of arrival are served in this order."
     )
     trace: Trace | None = Field(default=None, description="A recorded trace to take them from.")
-    # count + arrivals + prompt_tokens + output_tokens, max_tokens stand here once requests are generated
+    count: Annotated[int, Field(ge=1, le=MAX_REQUESTS)] | None = Field(
+        default=None, description="How many requests are generated from the laws below.", examples=[1000]
+    )
+    arrivals: Arrivals | None = Field(default=None, description="When generated requests arrive.")
+    prompt_tokens: Lengths | None = Field(default=None, description="Tokens of their prompts.")
+    output_tokens: Lengths | None = Field(default=None, description="Tokens that they will emit.")
+    max_tokens: fields.TokensOrOutput = Field(
+        default=None,
+        description='Bound of the output that each declares, at least the longest; "output", the default: its own.',
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        given = [name for name in ("requests", "trace") if getattr(self, name) is not None]
+        given = [name for name in ("requests", "trace", "count") if getattr(self, name) is not None]
+        laws = [name for name in (*LAWS, "max_tokens") if name in self.model_fields_set]
+        if "count" not in given and laws:
+            problem = f"with {given[0]}" if given else "without count"
+            raise at(laws[0], f"{problem}; only for generated requests, which have count, {', '.join(LAWS)}")
         if len(given) != 1:
-            problem = "both requests and trace" if given else "neither requests nor trace"
-            raise PydanticCustomError("source", f"{problem}; exactly one of them")
+            problem = f"{', '.join(given[:-1])} and {given[-1]} together" if given else "no requests"
+            raise PydanticCustomError("source", f"{problem}; exactly one of requests, trace, count")
         return self
+
+    @model_validator(mode="after")
+    def _whole_law(self) -> Self:
+        if self.count is None:
+            return self
+        for name in LAWS:
+            if getattr(self, name) is None:
+                raise at(name, f"missing; generated requests have count, {', '.join(LAWS)}")
+        times = self.arrivals.times_ms if self.arrivals else None
+        if times is not None and len(times) != self.count:
+            raise at(("arrivals", "times_ms"), f"{len(times)} times for count = {self.count}; as many as count")
+        longest = self.output_tokens.law.largest if self.output_tokens else 0
+        if self.max_tokens is not None and self.max_tokens < longest:
+            raise at("max_tokens", f"too small; at least the longest output that may be drawn, {longest}")
+        return self
+
+    @property
+    def stated(self) -> int | None:
+        """How many requests there are; None when only a trace knows."""
+        return self.count if self.requests is None else len(self.requests)
 
     @model_validator(mode="after")
     def _parents(self) -> Self:

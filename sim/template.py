@@ -25,6 +25,11 @@ requests = [
 ]
 # ... or take them from a trace:
 # trace = {{path = "trace.csv", format = "azure", limit = 1000}}
+# ... or generate them:
+# count = 1000
+# arrivals = {{process = "poisson", rate_per_s = 4.0}}
+# prompt_tokens = {{distribution = "uniform", min = 1, max = 16}}
+# output_tokens = {{distribution = "fixed", value = 8}}
 
 # What a job costs. This is the lesson's device; costs that you leave out of the table are 0.
 [device]

@@ -28,6 +28,7 @@ from sim.record.json_tables import read as tables_of
 from sim.scenario import Scenario
 from sim.show import escape, show
 from sim.simulation import settings
+from sim.workload.generate import declared
 
 BELONGS = "the run is one of its scenario"
 WORKLOAD = "requests are those of the scenario"
@@ -101,8 +102,14 @@ def check_document(document: Mapping[str, Any], report: Report, where: str = "")
     read = shaped(document)
     base = scenario_of(read.scenario)
     report.run("runs have names of their own", _named_twice([run.name for run in read.runs]), where)
+    first: Scenario | None = None
     for place, run in enumerate(read.runs):
-        _check_run(run, base, read.provenance, f"{where}runs[{place}] {escape(run.name)}, ", report)
+        at = f"{where}runs[{place}] {escape(run.name)}, "
+        scenario = belonging(run, base, at, report)
+        if scenario is None:
+            continue
+        first = first or scenario
+        _check_run(run, scenario, read.provenance if origin.same_load(first, scenario) else None, at, report)
 
 
 def _named_twice(names: list[str]) -> Iterator[Difference]:
@@ -111,17 +118,15 @@ def _named_twice(names: list[str]) -> Iterator[Difference]:
             yield Difference(f"runs[{place}], name", "another", show(name))
 
 
-def _check_run(run: Run, base: Scenario, provenance: Provenance, where: str, report: Report) -> None:
-    scenario = belonging(run, base, where, report)
-    if scenario is None:
-        return
+def _check_run(run: Run, scenario: Scenario, provenance: Provenance | None, where: str, report: Report) -> None:
     broken = [(c.rule, Difference(c.where, c.expected, c.found)) for c in contradictions(run, scenario)]
     for rule in dict.fromkeys(rule for rule, _ in broken):
         report.run(rule, (difference for broken_rule, difference in broken if broken_rule == rule), where)
     if not report.run(WORKLOAD, workload_differs(scenario, len(run.requests)), where) or broken:
         return
     choice = resolve(scenario)
-    tables = tables_of(run, workload_of(run, scenario), scenario, choice)
+    workload = declared(workload_of(run, scenario), scenario.workload)
+    tables = tables_of(run, workload, scenario, choice)
     claims = Claims(
         where=where,
         settings=run.settings,
@@ -154,10 +159,10 @@ def belonging(run: Run | Heading, base: Scenario, where: str, report: Report) ->
 
 def workload_differs(scenario: Scenario, requests_found: int) -> list[Difference]:
     """A record with more or fewer requests than its scenario states can't be compared with it one by one."""
-    stated = scenario.workload.requests
-    if stated is None or len(stated) == requests_found:
+    stated = scenario.workload.stated
+    if stated is None or stated == requests_found:
         return []
-    return [Difference("requests", len(stated), requests_found)]
+    return [Difference("requests", stated, requests_found)]
 
 
 def check_claims(claims: Claims, report: Report) -> None:

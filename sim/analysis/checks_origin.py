@@ -15,6 +15,7 @@ from sim.request import NEVER, Ints, Workload
 from sim.scenario import Request, Scenario
 from sim.show import show
 from sim.simulation import settings
+from sim.workload.generate import generate
 
 
 def settings_differ(claims: Claims) -> Iterator[Difference]:
@@ -46,6 +47,8 @@ def _text(value: Any) -> Value:
 def provenance(claims: Claims) -> Iterator[Difference]:
     """The seed is the scenario's; the digests are there that belong there, that of the workload is right."""
     given, scenario = claims.provenance, claims.scenario
+    if given is None:
+        return
     if given.seed != scenario.run.seed:
         yield Difference("provenance, seed", scenario.run.seed, given.seed)
     is_trace = scenario.workload.trace is not None
@@ -54,6 +57,11 @@ def provenance(claims: Claims) -> Iterator[Difference]:
     digest = _digest(claims.record.workload, is_trace=is_trace)
     if given.workload_sha256 != digest:
         yield Difference("provenance, workloadSha256", digest, given.workload_sha256)
+
+
+def same_load(first: Scenario, other: Scenario) -> bool:
+    """Whether one provenance can be that of both: a JSON has that of its first run."""
+    return first.workload == other.workload and first.run.seed == other.run.seed
 
 
 def _digest(workload: Workload, *, is_trace: bool) -> str:
@@ -106,10 +114,10 @@ def _of_trace(claims: Claims) -> Iterator[Difference]:
 
 
 def asked(scenario: Scenario) -> Workload | None:
-    """The workload that the scenario states request by request; None when it takes it from elsewhere."""
+    """The workload that the scenario states request by request or generates; None when it takes it from a trace."""
     requests = scenario.workload.requests
     if requests is None:
-        return None
+        return generate(scenario.workload, scenario.run.seed) if scenario.workload.trace is None else None
 
     place = {request.id: index for index, request in enumerate(requests)}
 

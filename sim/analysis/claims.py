@@ -31,7 +31,7 @@ class Claims:
     scenario: Scenario
     choice: Choice
     asked: Workload | None
-    provenance: Provenance
+    provenance: Provenance | None  # None where a JSON has only that of another run
     record: Record
     columns: Mapping[str, Ints]
     finish_reasons: Sequence[str | None]

@@ -13,6 +13,7 @@ from sim.record.json_read import runs_of, scenario_of, scenarios_of_run, strict_
 from sim.record.json_shape import shaped
 from sim.record.result import Result
 from sim.request import NEVER
+from sim.workload.generate import declared
 
 Json = dict[str, Any]
 
@@ -67,7 +68,7 @@ class Damaged:
         read = shaped(self.document)
         run = read.runs[self.place]
         scenario = scenarios_of_run(scenario_of(read.scenario), run.name, run.policy)[0]
-        self.document["provenance"]["workloadSha256"] = workload_of(run, scenario).sha256()
+        self.document["provenance"]["workloadSha256"] = declared(workload_of(run, scenario), scenario.workload).sha256()
 
     def asked(self, index: int) -> Json:
         """The request in the scenario."""

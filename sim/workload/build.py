@@ -11,12 +11,16 @@ from sim.scenario import Request, Scenario
 
 def build(scenario: Scenario) -> tuple[Workload, str | None]:
     """The workload, and the sha256 of the trace file that it came from (None without a trace)."""
-    trace = scenario.workload.trace
-    if trace is None:
-        return of_requests(scenario.workload.requests or ()), None
+    asked = scenario.workload
+    if asked.requests is not None:
+        return of_requests(asked.requests), None
+    if asked.trace is None:
+        from sim.workload.generate import generate
+
+        return generate(asked, scenario.run.seed), None
     from sim.workload.traces import read_trace
 
-    path = scenario.trace_path()
+    path, trace = scenario.trace_path(), asked.trace
     rows = read_trace(path, trace.format, limit=trace.limit, skip=trace.skip, speedup=trace.speedup)
     return Workload.of(rows.arrival_ns, rows.prompt_tokens, rows.output_tokens), rows.sha256
 

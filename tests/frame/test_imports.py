@@ -20,7 +20,8 @@ SIM = Path(__file__).parents[2] / "sim"
 FLOORS = """
 errors clock version show spelling files capacity
 request
-scenario document duplicates schema fields keys complaints tables toml_lines gallery
+scenario document duplicates schema fields keys complaints table tables toml_lines gallery generated
+    workload.arrivals workload.lengths
 costs policies engine engine.contiguous engine.faults engine.cycle engine.kv engine.late engine.plan
     engine.prefix engine.queue engine.swap
 engine.build engine.device engine.scheduler workload record

@@ -89,6 +89,15 @@ GOLDEN: dict[str, dict[str, tuple[dict[str, tuple[float, float | None, float, fl
 }
 
 
+# ms, to two decimals: first token at p50 and p99, longest stall of any, makespan; and the number of jobs.
+DRAWN: dict[str, dict[str, tuple[float, float, float, float, int]]] = {
+    "poisson": {
+        "fcfs": (25.53, 46.69, 119.34, 50711.66, 5751),
+        "chunked": (41.05, 106.81, 18.9, 50723.06, 6046),
+    },
+}
+
+
 @cache
 def document(name: str, **overrides: Any) -> dict[str, Any]:
     """The result JSON of a ready scenario, as the command compares it."""
@@ -107,7 +116,7 @@ def column(run: Run, key: str) -> dict[str, Any]:
 
 
 def test_every_ready_scenario_is_held_to_something() -> None:
-    assert sorted([*GOLDEN, *NEEDS_A_TRACE, *FIGURES]) == gallery.names()
+    assert sorted([*GOLDEN, *DRAWN, *NEEDS_A_TRACE, *FIGURES]) == gallery.names()
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -127,7 +136,19 @@ def test_numbers(name: str) -> None:
     assert found == GOLDEN[name]
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("name", DRAWN)
+def test_numbers_of_many(name: str) -> None:
+    """They are in the header, too."""
+    found = {}
+    for run_name, run in runs(name).items():
+        figures, first = run["summary"], run["summary"]["ttft"]
+        all_of_them = (first["p50"], first["p99"], figures["itl"]["max"], figures["makespanMs"], figures["jobs"])
+        found[run_name] = tuple(round(Decimal(figure), 2) for figure in all_of_them)
+        assert {*found[run_name]} <= stated(name)
+    assert found == {run: tuple(Decimal(str(figure)) for figure in due) for run, due in DRAWN[name].items()}
+
+
+@pytest.mark.parametrize("name", [*GOLDEN, *DRAWN])
 def test_the_record_is_sound(name: str) -> None:
     assert verify_document(document(name)).findings == []
 
@@ -202,6 +223,18 @@ def test_prefill_only_chunking_only_adds_the_cost_of_more_jobs() -> None:
     assert column(chunked, "e2eMs")["P"] - column(fcfs, "e2eMs")["P"] == more_jobs * Decimal("0.25")
     for run in runs("prefill-only", device__job_ms=0).values():
         assert column(run, "e2eMs") == {"P": 12}
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_poisson_chunks_bound_the_stalls_and_most_first_tokens_come_later(seed: int) -> None:
+    """A stall under chunks is one of 512 tokens and a batch of as many as there are at most: 18.64 ms and 0.02 each."""
+    fcfs, chunked = runs("poisson", run__seed=seed).values()
+    together = max(len(event["scheduled"]) for event in chunked["events"] if event["kind"] == "decode")
+    bound = Decimal("18.64") + together * Decimal("0.02")
+    assert chunked["summary"]["itl"]["max"] <= bound < fcfs["summary"]["itl"]["max"]
+    later = sum(column(chunked, "ttftMs")[id_] > ms for id_, ms in column(fcfs, "ttftMs").items())
+    assert later > 170
+    assert all(run["summary"]["finished"] == 200 for run in (fcfs, chunked))
 
 
 def test_static_vs_continuous_those_who_wait_for_a_place_gain_and_the_longest_pays() -> None:
