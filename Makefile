@@ -10,14 +10,15 @@ export PYTHONNOUSERSITE := 1
 
 python := .venv/bin/python
 pytest := $(python) -m pytest
-quick := not slow and not stress and not bench
+bench := PYTHONPATH=tests:tests/model $(python) -m bench
+quick := not slow and not stress
 
 # Values from the command line reach a recipe through its environment, so that no character in them is special;
 # ARGS alone is put in as it is, for the shell to split.
 export SCENARIO POLICY TRACE OUT
 ARGS ?=
 
-.PHONY: help setup run test slow stress bench check format-check lint types format coverage clean tools
+.PHONY: help setup run test slow stress bench bench-peers profile check format-check lint types format coverage clean tools
 
 help: ## this list
 	@echo 'make run SCENARIO=mixed    then: make test'
@@ -44,8 +45,14 @@ slow: tools ## the tests that are too long for `make test` (at most 40 minutes)
 stress: tools ## the largest runs, one after another (by hand)
 	@$(pytest) -m stress $(ARGS) || [ $$? -eq 5 ]
 
-bench: tools ## the benchmarks, one after another (by hand)
-	@$(pytest) -m bench $(ARGS) || [ $$? -eq 5 ]
+bench: tools ## what runs cost: time, memory, counters; into results/ (by hand) [ARGS="--quick", "--only base-100k"]
+	@$(bench) run $(ARGS)
+
+bench-peers: tools ## side by side with AISimulate, installed in .bench/ on first use (by hand) [ARGS="--requests 2000"]
+	@$(bench) peers $(ARGS)
+
+profile: tools ## where a run of 10,000 requests spends its time; into results/ (by hand) [ARGS="--only base-1k"]
+	@$(bench) profile $(ARGS)
 
 check: format-check lint types test ## what must be clean before a commit: format, lint, types, tests
 
@@ -69,7 +76,7 @@ coverage: tools ## branch coverage of sim/engine, sim/policies and sim/analysis:
 	done; exit $$low
 
 clean: ## remove .venv and all caches (results stay)
-	@rm -rf .venv .venv.lock .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks build dist
+	@rm -rf .venv .venv.lock .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis .bench .benchmarks build dist
 	@find sim tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 tools:

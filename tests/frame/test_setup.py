@@ -148,7 +148,7 @@ def checkout(tmp_path: Path) -> Checkout:
 MADE = ["3.11.4: venv"]
 CORE = ["pip install ."]
 RUN = ["python [-m] [sim] [run] [mixed] [--output] [results/mixed]"]
-TEST = ["python [-m] [pytest] [-n] [auto] [--dist] [loadgroup] [-m] [not slow and not stress and not bench]"]
+TEST = ["python [-m] [pytest] [-n] [auto] [--dist] [loadgroup] [-m] [not slow and not stress]"]
 INTERRUPTED = "headway: interrupted; the same command starts again"
 NO_NETWORK = (
     "headway: could not reach the package index; nothing is lost: with a network, the same command goes on "
