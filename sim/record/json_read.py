@@ -23,6 +23,7 @@ from sim.request import Workload, default_id
 from sim.scenario import Scenario
 from sim.show import escape, show, show_path
 from sim.workload.build import of_requests
+from sim.workload.generate import declared
 
 MAX_BYTES = 2**30
 """Largest result file that is read. More belongs into a folder of tables."""
@@ -174,21 +175,22 @@ def scenarios_of_run(base: Scenario, name: str, policy: str) -> list[Scenario]:
 
 def workload_of(run: Run, scenario: Scenario) -> Workload:
     """The workload as the run's rows show it; what they do not show is the scenario's (a trace has no more)."""
-    asked = scenario.workload.requests
-    if asked is not None and len(asked) != len(run.requests):
-        raise ResultError(f"{len(run.requests)} requests; the scenario has {len(asked)}")
+    asked, stated = scenario.workload.requests, scenario.workload.stated
+    if stated is not None and stated != len(run.requests):
+        raise ResultError(f"{len(run.requests)} requests; the scenario has {stated}")
     rows, ids = run.requests, [row.id for row in run.requests]
     arrival_ns = np.array([row.arrival_ms for row in rows], dtype=np.int64)
     prompt_tokens = np.array([row.prompt_tokens for row in rows], dtype=np.int64)
     output_tokens = np.array([row.output_tokens for row in rows], dtype=np.int64)
     base = Workload.of(arrival_ns, prompt_tokens, output_tokens) if asked is None else of_requests(asked)
-    return replace(
+    shown = replace(
         base,
         arrival_ns=arrival_ns,
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
         ids=None if all(id_ == default_id(index) for index, id_ in enumerate(ids)) else ids,
     )
+    return declared(shown, scenario.workload)
 
 
 def _result(document: Mapping[str, Any], run: Run, base: Scenario, where: str) -> Result:

@@ -114,8 +114,8 @@ def _requests(result: "Result") -> "pa.Table":
             "tenant": workload.tenants or [""] * requests,
             "prefix_group": workload.prefix_groups or [""] * requests,
             **columns,
-            "reason": [reasons.get(index) for index in range(requests)],
-            "finish_reason": [result.finish_reason(index) for index in range(requests)],
+            "reason": [reasons.get(index) for index in range(requests)] if reasons else [None] * requests,
+            "finish_reason": np.array([None, "stop", "length"], dtype=object)[result.finish_codes].tolist(),
         }
     )
 

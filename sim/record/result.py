@@ -6,6 +6,8 @@ from functools import cached_property
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from sim.record import json_form
 from sim.record.memory import Usage, usage
 from sim.record.metrics import Summary, summarise
@@ -68,10 +70,13 @@ class Result:
 
     def finish_reason(self, index: int) -> str | None:
         """Why the request at ``index`` finished: ``stop`` (it emitted all), ``length`` (cut); None if it did not."""
-        if self.record.requests["status"][index] != Status.FINISHED:
-            return None
-        asked = self.requests["output_tokens"][index] * self.requests["samples"][index]
-        return "stop" if self.requests["emitted_tokens"][index] == asked else "length"
+        return (None, "stop", "length")[self.finish_codes[index]]
+
+    @cached_property
+    def finish_codes(self) -> Ints:
+        """Per request: 0 did not finish, 1 emitted all, 2 was cut."""
+        whole = self.requests["emitted_tokens"] == self.requests["output_tokens"] * self.requests["samples"]
+        return np.where(self.record.requests["status"] == Status.FINISHED, np.where(whole, 1, 2), 0)
 
     def token_times(self, id: str) -> Ints:  # noqa: A002  # the contract's name
         """The times of a request's tokens: int64 ns, in order, empty if it emitted none. ``KeyError``: no such id."""

@@ -16,7 +16,7 @@ from sim import gallery
 from sim.engine.plan import Job
 from sim.experiment import plan
 from sim.record import write
-from sim.record.monitors import Observer
+from sim.engine.monitor import Monitor
 
 CROWD = """\
 schema = 1
@@ -114,7 +114,7 @@ def test_another_process_in_another_folder(how: str, crowd: Path, here: Mapping[
 # --- two simulations in one process ----------------------------------------------------------------------------------
 
 
-class Baton(Observer):
+class Baton(Monitor):
     """Lets two runs in two threads do one job each in turn: nobody goes on before the other has, or is done."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class Baton(Observer):
             self._turn.notify_all()
 
 
-class Runner(Observer):
+class Runner(Monitor):
     """A monitor that hands the baton over at the end of each job."""
 
     def __init__(self, baton: Baton, me: int) -> None:
@@ -192,7 +192,7 @@ def test_one_within_another(crowd: Path) -> None:
     scenario = sim.load(crowd)
     within: list[dict[str, Any]] = []
 
-    class Nested(Observer):
+    class Nested(Monitor):
         def on_job(self, job: Job) -> None:
             if job.number == 5:
                 within.append(sim.simulate(scenario).to_dict())

@@ -20,7 +20,7 @@ from sim import cli
 from sim.engine.plan import Job
 from sim.errors import ScenarioError
 from sim.policies.presets import resolve
-from sim.record.monitors import Observer
+from sim.engine.monitor import Monitor
 from sim.request import Request
 from sim.simulation import Replica
 from sim.workload.build import build
@@ -196,7 +196,7 @@ class TestA4:
         assert (of(full, "A")["e2eMs"], of(chunk, "A")["e2eMs"]) == (788, 1966)
 
 
-class Nag(Observer):
+class Nag(Monitor):
     """A client that gives B up again, whenever anything happens once B has ended."""
 
     def __init__(self) -> None:

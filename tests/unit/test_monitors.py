@@ -6,11 +6,12 @@ from tiny import Document, request, scenario
 import sim
 from sim.clock import NS_PER_MS
 from sim.engine.plan import Job
-from sim.record.monitors import Countdown, Observer, Progress
+from sim.engine.monitor import Monitor
+from sim.record.monitors import Countdown, Progress
 from sim.request import Request, RequestSpec, Status
 
 
-class Diary(Observer):
+class Diary(Monitor):
     """Writes down all that it is told: times in ms, and how many jobs had begun."""
 
     def __init__(self) -> None:
@@ -73,7 +74,7 @@ def test_a_job_that_the_horizon_cuts_off_is_not_told() -> None:
 
 
 def test_what_a_monitor_raises_ends_the_run() -> None:
-    class Strict(Observer):
+    class Strict(Monitor):
         def on_job(self, job: Job) -> None:
             raise ArithmeticError("no")
 
