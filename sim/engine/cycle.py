@@ -340,6 +340,7 @@ class Cycle:
         if not self._can_step(decodes_first):
             return list(state.running.values())
         while self._memory.short and cohort.members:
+            self._memory.exhaust()
             self.preempt()
         if cohort.members:
             self._memory.step(1)

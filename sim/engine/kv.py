@@ -110,6 +110,9 @@ class Memory(Protocol):
         """Whether there are too few blocks for the next step."""
         ...
 
+    def exhaust(self) -> None:
+        """Before somebody has to go for the next step: those before it have taken whatever was free."""
+
     def covers(self, steps: int) -> int:
         """How many of the next ``steps`` steps there are blocks for."""
         ...
@@ -126,6 +129,8 @@ class Standing:
     """For a memory in which whoever runs needs nothing more."""
 
     short = False
+
+    def exhaust(self) -> None: ...
 
     def follow(self, request: Request, steps: int) -> int | None:
         return NEVER
@@ -304,6 +309,9 @@ class Paged:
     @property
     def short(self) -> bool:
         return self._growth.next > self._pool.free
+
+    def exhaust(self) -> None:
+        """Any block is like another: nothing to be done."""
 
     def covers(self, steps: int) -> int:
         return self._growth.covered(self._pool.free, steps)
