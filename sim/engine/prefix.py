@@ -114,10 +114,10 @@ class Prefixed:
         self._take(request, holding, blocks - hit.count, tokens if computed is None else computed)
 
     def can_grow(self, request: Request, tokens: int) -> bool:
-        return self._pool.can_take(self._missing(request, tokens))
+        return self._pool.can_take(self.needs(request, tokens))
 
     def grow(self, request: Request, tokens: int) -> None:
-        self._take(request, self._holdings[request.index], self._missing(request, tokens), tokens)
+        self._take(request, self._holdings[request.index], self.needs(request, tokens), tokens)
 
     def held(self, request: Request) -> int:
         holding = self._holdings.get(request.index)
@@ -173,6 +173,15 @@ class Prefixed:
     @property
     def short(self) -> bool:
         return self._growth.next > self._pool.free + self._paid
+
+    def needs(self, request: Request, tokens: int) -> int:
+        return request_blocks(request, self._block_tokens, tokens) - self._holdings[request.index].blocks
+
+    def looks_at_followers(self, request: Request) -> bool:
+        return any(ancestor in self._holdings for ancestor in self._contents.ancestors(request.index))
+
+    def covers_beside(self, blocks: int) -> bool:
+        return self._growth.next + blocks <= self._pool.free
 
     def exhaust(self) -> None:
         paid = self._pool.free
@@ -243,9 +252,6 @@ class Prefixed:
         return Hit(len(blocks), sum(map(self._free.found.__contains__, blocks)), blocks)
 
     # Taking
-
-    def _missing(self, request: Request, tokens: int) -> int:
-        return request_blocks(request, self._block_tokens, tokens) - self._holdings[request.index].blocks
 
     def _take(self, request: Request, holding: Holding, blocks: int, tokens: int) -> None:
         """New blocks from the front of the free list; then what is full of the ``tokens`` there can be found."""

@@ -80,7 +80,10 @@ class Scheduler:
         self._untold = Untold([], [])
         self._ends: dict[int, Event] = {}
         self._idle: Event | None = None
+        self._job: Job | None = None
+        """The one that runs."""
         self._span: Span | None = None
+        """Set while how many jobs that one stands for may still change."""
 
     def submit(self, request: Request) -> Event:
         """A request arrives. The event returned fires when it has ended, however it ends."""
@@ -132,7 +135,9 @@ class Scheduler:
         while True:
             jobs = self._decide()
             for job in jobs:
+                self._job = job
                 yield self._device.submit(job)
+                self._job = None
                 self._book(job)
             if not jobs:
                 yield self._sleep()
@@ -141,13 +146,15 @@ class Scheduler:
 
     def stop(self) -> None:
         """The time is up: of a stretch of jobs that runs, those count that have ended."""
-        if self._span is not None and (line := self._span.job.line) is not None:
-            job = self._span.job
-            ended, ends_ns = line.within(int(self._env.now) - job.start_ns, job.count)
+        job = self._job
+        if job is not None and job.line is not None:
+            ended, ends_ns = job.line.within(int(self._env.now) - job.start_ns, job.count)
+            if self._span is not None:
+                self.jobs_begun += ended
+                self._span = None
             if ended:
                 job.count, job.end_ns = ended, job.start_ns + ends_ns
                 self._book(job)
-                self.jobs_begun += 1
         cohort = self.state.cohort
         cohort.dissolve()
         for request in self.state.running.values():
@@ -278,6 +285,8 @@ class Scheduler:
         ended = cohort.advance(job.count) if job.work.decode_requests else []
         if job.scheduled:
             ended += self._book_each(job)
+            if job.in_order and len(ended) > 1:
+                ended.sort(key=lambda request: request.place)
         for request in ended:
             self._end(request, Status.FINISHED, None)
 
