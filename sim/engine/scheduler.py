@@ -73,7 +73,7 @@ class Scheduler:
         self._checks = check
         self._budget = UNBOUNDED if parts.rules.limits.token_budget is None else parts.rules.limits.token_budget
         self._stable_for = getattr(parts.policy, "stable_for", 1) if spans else 1
-        self._cycles = 0
+        self.policy_calls = 0
         self._last_kind: Kind | None = None
         self._cancelled: list[Request] = []
         self._crashed = False
@@ -192,8 +192,8 @@ class Scheduler:
         """Let the policy fill a cycle; another one while all that it did was to preempt somebody."""
         state = self.state
         while True:
-            self._cycles += 1
-            cycle = Cycle(self._cycles, state, self._memory, self._swap, self._rules)
+            self.policy_calls += 1
+            cycle = Cycle(self.policy_calls, state, self._memory, self._swap, self._rules)
             self._policy.plan(View(int(self._env.now), self._last_kind, state.waiting, state.running.values()), cycle)
             jobs = cycle.close(self.jobs_begun, self._untold)
             if len(jobs) == 1 and jobs[0].whole:
