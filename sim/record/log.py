@@ -9,7 +9,7 @@ import numpy as np
 from sim.engine.monitor import Monitor
 from sim.engine.plan import Job
 from sim.engine.span import MOST_JOBS
-from sim.record.packed import Packed, Rows
+from sim.record.packed import ROWS_AT_ONCE, Packed, Rows
 from sim.record.stretches import Stretches
 from sim.record.tables import (
     ADMISSION_COLUMNS,
@@ -41,6 +41,7 @@ class Log(Monitor):
         self._ended_ns, self._ended_job = self._requests["ended_ns"], self._requests["ended_job"]
         self._open: Job | None = None
         self._decoding_jobs = 0
+        self._written = 0
         self._arrivals: list[int] = []
         """Of those who came since the open row began, how many jobs had begun before."""
 
@@ -63,6 +64,10 @@ class Log(Monitor):
                 return
             self._write(self._open)
         self._open = job
+        self._written += 1
+        if self._written % ROWS_AT_ONCE == 0:
+            for table in (self._jobs, self._schedule, self._admissions, self._preemptions, self._copies):
+                table.tidy()
         if self._arrivals:
             del self._arrivals[: bisect_right(self._arrivals, job.number)]
         if job.admitted or job.preempted or job.copies or job.chunks:

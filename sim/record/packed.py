@@ -38,16 +38,18 @@ class Rows:
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = columns
-        self._newest: list[int] = []
         self._packed: list[list[np.ndarray]] = [[] for _ in columns]
         self._most = ROWS_AT_ONCE * len(columns)
+        self.newest: list[int] = []
+        self.append = self.newest.extend
+        """Write one row."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._packed[0])) + len(self._newest) // len(self._columns)
+        return sum(map(len, self._packed[0])) + len(self.newest) // len(self._columns)
 
-    def append(self, row: Sequence[int]) -> None:
-        self._newest += row
-        if len(self._newest) >= self._most:
+    def tidy(self) -> None:
+        """Pack the newest if they are many: to be called now and then."""
+        if len(self.newest) >= self._most:
             self._pack()
 
     def table(self) -> Packed:
@@ -60,10 +62,10 @@ class Rows:
         return Packed(columns)
 
     def _pack(self) -> None:
-        cells = np.array(self._newest, dtype=np.int64).reshape(-1, len(self._columns))
+        cells = np.array(self.newest, dtype=np.int64).reshape(-1, len(self._columns))
         for place, packed in enumerate(self._packed):
             packed.append(narrow(cells[:, place]))
-        self._newest.clear()
+        self.newest.clear()
 
 
 def narrow(column: Ints) -> np.ndarray:
