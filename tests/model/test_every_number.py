@@ -227,9 +227,9 @@ def test_every_change_of_a_table_is_seen(case: str) -> None:
     claims = claims_of(simulate(scenarios.load({"schema": 1, "name": case, **CASES[case]})))
     assert not is_seen(claims)
     unseen = []
-    for table in ("requests", "jobs", "schedule", "admissions", "preemptions", "copies"):
+    for table in ("requests", "rows", "schedule", "admissions", "preemptions", "copies"):
         for (name, row), other in changed_cells(getattr(claims.record, table)):
-            record = replace(claims.record, **{table: other})  # type: ignore[arg-type]  # all five are tables
+            record = replace(claims.record, **{table: other})  # type: ignore[arg-type]  # all six are tables
             columns = {**claims.columns, "ended_ns": record.requests["ended_ns"]}  # in the file it is one column
             if not is_seen(replace(claims, record=record, columns=columns)):
                 unseen.append(f"{table}.{name}[{row}] -> {other[name][row]}")
