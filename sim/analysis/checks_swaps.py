@@ -50,7 +50,7 @@ def _due(facts: Facts, stays: Stays) -> dict[int, list[tuple[int, int]]]:
     Somebody who was in the job already when it became the victim may have taken blocks for it.
     """
     kv, due = facts.claims.kv, defaultdict[int, list[tuple[int, int]]](list)
-    if kv is None:
+    if kv is None or not stays.swapped.any():
         return due
     _, emitted = facts.before(stays.owner, stays.behind)
     known = facts.workload.prompt_tokens[stays.owner] + facts.workload.samples[stays.owner] * emitted

@@ -212,7 +212,7 @@ class Facts(Rows):
         """Whether a first job may belong to a decision with copies, which go before it: in one of the two jobs."""
         copied = np.sort(self.record.copies["job"])
         first = self.pieces.first
-        near = np.searchsorted(copied, first, side="right") - np.searchsorted(copied, first - 2)
+        near: Ints = np.searchsorted(copied, first, side="right") - np.searchsorted(copied, first - 2)
         return np.not_equal(near, 0)
 
     @cached_property
