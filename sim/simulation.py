@@ -147,6 +147,7 @@ class Replica:
         return {
             "heapEvents": events_scheduled(self._env),
             "decisions": self._scheduler.decisions,
+            "policyCalls": self._scheduler.policy_calls,
             "jobs": self._scheduler.jobs_begun,
             "spans": self._scheduler.spans,
             "rows": self.log.rows,

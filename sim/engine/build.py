@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from simpy import Environment
 
+from sim.engine.contents import Contents, Sources
 from sim.engine.contiguous import Contiguous
 from sim.engine.kv import GATES, Memory, Paged, Pool, Unlimited
-from sim.engine.prefix import Contents, Prefixed, Sources
+from sim.engine.prefix import Prefixed
 from sim.policies.presets import KvAxes
 from sim.request import NEVER, Workload
 
@@ -21,7 +22,10 @@ def memory_of(env: Environment, kv: KvAxes | None, workload: Workload) -> Memory
     gate = GATES[kv.gate]
     if not kv.prefix_cache:
         return Paged(pool, kv.block_tokens, gate, kv.watermark_blocks)
-    return Prefixed(pool, kv.block_tokens, gate, kv.watermark_blocks, Contents(kv.block_tokens, sources_of(workload)))
+    contents = Contents(kv.block_tokens, sources_of(workload))
+    return Prefixed(
+        pool, kv.block_tokens, gate, kv.watermark_blocks, contents, admits_chunks=kv.gate == "chunk"
+    )
 
 
 def sources_of(workload: Workload) -> Sources:

@@ -93,7 +93,9 @@ class Cycle:
     _lacks_blocks = False
     _blocked = Blocked.NOTHING
     _stepped = False
-    """Whether the cohort is in this job; it then comes before all others."""
+    """Whether the cohort is in this job."""
+    _in_order = False
+    """Whether this job goes by the order of admission; if not, the cohort comes before all others."""
 
     def __init__(self, turn: int, state: State, memory: Memory, swap: Swap, rules: Rules) -> None:
         self.budget = UNBOUNDED if rules.limits.token_budget is None else rules.limits.token_budget
@@ -191,7 +193,7 @@ class Cycle:
 
     def extend_running(self, most: int = UNBOUNDED, *, cut: bool = True, decodes_first: bool = False) -> None:
         """:meth:`extend_all` for all who run, in order of admission; or first those who decode, then the prefills."""
-        left = self._step(decodes_first=decodes_first)
+        left = self._step(most, decodes_first=decodes_first)
         if decodes_first:
             left.sort(key=lambda request: request.prefilling)
         if left:
@@ -209,7 +211,7 @@ class Cycle:
 
     def decode_all(self) -> bool:
         """Schedule the next tokens of every running request whose prefill is complete; victims make room."""
-        self.extend_all([request for request in self._step(decodes_first=True) if not request.prefilling])
+        self.extend_all([request for request in self._step(UNBOUNDED, decodes_first=True) if not request.prefilling])
         if not self._preempted:
             self.extend_all([request for request in self.restore() if not request.prefilling])
         return not self.empty
@@ -305,9 +307,12 @@ class Cycle:
         scheduled, tokens, cohort = self._scheduled, self._chunk_tokens, self._state.cohort
         decoding = len(cohort.members) if self._stepped else 0
         sequences, context, chunks = decoding, cohort.context_tokens if decoding else 0, []
-        for place, request in enumerate(scheduled, decoding):
+        for place, request in enumerate(scheduled):
             if request.index in tokens:
-                chunks.append(Chunk(request, tokens[request.index], place))
+                before = decoding
+                if self._in_order and request.place < cohort.latest:
+                    before = sum(member.place < request.place for member in cohort.members.values())
+                chunks.append(Chunk(request, tokens[request.index], before + place))
             else:
                 sequences += request.samples
                 context += request.samples * (request.prompt_tokens + request.emitted)
@@ -315,6 +320,7 @@ class Cycle:
         job = Job.of_cohort(number, work, decoding, cohort.changes)
         if scheduled:
             job.add(scheduled, chunks)
+            job.in_order = self._in_order
         return job
 
     def _admit(self, request: Request, tokens: int, *, scheduled: bool) -> bool:
@@ -334,33 +340,49 @@ class Cycle:
 
     # The cohort
 
-    def _step(self, *, decodes_first: bool) -> list[Request]:
+    def _step(self, most: int, *, decodes_first: bool) -> list[Request]:
         """Schedule the cohort, all at once, if that is the same as one by one. Who is still to be asked, in order."""
         state, cohort = self._state, self._state.cohort
-        if not self._can_step(decodes_first):
+        if not self._can_step(most, decodes_first):
             return list(state.running.values())
         while self._memory.short and cohort.members:
+            self._memory.exhaust()
             self.preempt()
         if cohort.members:
             self._memory.step(1)
-            self._stepped = True
+            self._stepped, self._in_order = True, not decodes_first
             self.budget -= len(cohort.members)
         return list(state.prefilling.values())
 
-    def _can_step(self, decodes_first: bool) -> bool:  # noqa: FBT001  # its caller's
-        """Everybody who decodes is in it, its turn is before all others', and budget and blocks reach for everybody.
+    def _can_step(self, most: int, decodes_first: bool) -> bool:  # noqa: FBT001  # its caller's
+        """Everybody who decodes is in it, budget and blocks reach for it, and its turn is before all others'.
 
-        Where blocks don't, it is still the same if the last admitted goes.
+        Or nobody's turn matters. Where blocks don't reach, it is still the same if the last admitted goes.
         """
         state, cohort = self._state, self._state.cohort
         decoding = len(cohort.members)
         return (
             0 < decoding <= self.budget
             and decoding + len(state.prefilling) == len(state.running)
-            and (decodes_first or not state.prefilling or next(iter(state.prefilling.values())).place > cohort.latest)
             and (self._rules.last_goes or not self._memory.short)
             and not (self._stepped or self._scheduled)
+            and (decodes_first or self._is_behind(cohort.latest) or self._reaches_for_all(most))
         )
+
+    def _is_behind(self, place: int) -> bool:
+        """Whether all who prefill were admitted after that place."""
+        return not self._state.prefilling or next(iter(self._state.prefilling.values())).place > place
+
+    def _reaches_for_all(self, most: int) -> bool:
+        """Whether there are tokens and blocks for everybody who runs, so that their order makes no difference."""
+        memory, tokens, blocks = self._memory, self.budget - len(self._state.cohort.members), 0
+        for request in self._state.prefilling.values():
+            wish = min(request.rest, most)
+            tokens -= wish
+            blocks += memory.needs(request, request.computed + wish)
+            if tokens < 0 or memory.looks_at_followers(request):
+                return False
+        return memory.covers_beside(blocks)
 
     def _is_stepped(self, request: Request) -> bool:
         return self._stepped and request.index in self._state.cohort.members

@@ -11,7 +11,7 @@ class Growth:
 
     def __init__(self, period: int) -> None:
         self._period = period
-        self._jobs = 0
+        self.jobs = 0
         self.next = 0
         """Blocks that the next job takes."""
         self._first: dict[int, int] = {}
@@ -28,10 +28,10 @@ class Growth:
             return NEVER
         if not spare < self._period <= LONGEST:
             return None
-        first = self._first[index] = self._jobs + spare
+        first = self._first[index] = self.jobs + spare
         self._due[first % self._period] += 1
         self._growing += 1
-        self.next = self._due[self._jobs % self._period]
+        self.next = self._due[self.jobs % self._period]
         return spare
 
     def remove(self, index: int) -> int:
@@ -41,20 +41,20 @@ class Growth:
         if first != NEVER:
             self._due[first % self._period] -= 1
             self._growing -= 1
-            self.next = self._due[self._jobs % self._period]
+            self.next = self._due[self.jobs % self._period]
         return taken
 
     def taken(self, index: int) -> int:
         """How many blocks the request took since it was added; 0 if it was not."""
         first = self._first.get(index, NEVER)
-        return 0 if first == NEVER or first >= self._jobs else (self._jobs - 1 - first) // self._period + 1
+        return 0 if first == NEVER or first >= self.jobs else (self.jobs - 1 - first) // self._period + 1
 
     def needed(self, jobs: int) -> int:
         """Blocks that the next ``jobs`` jobs take."""
         if jobs == 1 or not self._growing:
             return self.next
         periods, rest = divmod(jobs, self._period)
-        place = self._jobs % self._period
+        place = self.jobs % self._period
         over = max(place + rest - self._period, 0)
         return periods * self._growing + sum(self._due[place : place + rest]) + sum(self._due[:over])
 
@@ -63,7 +63,7 @@ class Growth:
         if self._growing * (most // self._period + 1) <= blocks:
             return most
         periods, left = divmod(blocks, self._growing)
-        place = self._jobs % self._period
+        place = self.jobs % self._period
         for offset, count in enumerate(self._due[place:] + self._due[:place]):
             if count > left:
                 return min(periods * self._period + offset, most)
@@ -73,7 +73,7 @@ class Growth:
     def step(self, jobs: int) -> int:
         """Go on by so many jobs; the blocks that they take."""
         blocks = self.next if jobs == 1 else self.needed(jobs)
-        self._jobs += jobs
+        self.jobs += jobs
         if self._growing:
-            self.next = self._due[self._jobs % self._period]
+            self.next = self._due[self.jobs % self._period]
         return blocks

@@ -110,6 +110,21 @@ class Memory(Protocol):
         """Whether there are too few blocks for the next step."""
         ...
 
+    def needs(self, request: Request, tokens: int) -> int:
+        """Blocks that a running request lacks for so many tokens."""
+        ...
+
+    def looks_at_followers(self, request: Request) -> bool:
+        """Whether what those who follow have done so far makes a difference to this request."""
+        ...
+
+    def covers_beside(self, blocks: int) -> bool:
+        """Whether there are so many blocks beside those for the next step."""
+        ...
+
+    def exhaust(self) -> None:
+        """Before somebody has to go for the next step: those before it have taken whatever was free."""
+
     def covers(self, steps: int) -> int:
         """How many of the next ``steps`` steps there are blocks for."""
         ...
@@ -126,6 +141,17 @@ class Standing:
     """For a memory in which whoever runs needs nothing more."""
 
     short = False
+
+    def needs(self, request: Request, tokens: int) -> int:
+        return 0
+
+    def looks_at_followers(self, request: Request) -> bool:
+        return False
+
+    def covers_beside(self, blocks: int) -> bool:
+        return True
+
+    def exhaust(self) -> None: ...
 
     def follow(self, request: Request, steps: int) -> int | None:
         return NEVER
@@ -269,10 +295,10 @@ class Paged:
         self._held[request.index] = taken
 
     def can_grow(self, request: Request, tokens: int) -> bool:
-        return self._pool.can_take(self._missing(request, tokens))
+        return self._pool.can_take(self.needs(request, tokens))
 
     def grow(self, request: Request, tokens: int) -> None:
-        missing = self._missing(request, tokens)
+        missing = self.needs(request, tokens)
         if missing > 0:
             self._pool.take(missing)
             self._held[request.index] += missing
@@ -305,6 +331,15 @@ class Paged:
     def short(self) -> bool:
         return self._growth.next > self._pool.free
 
+    def looks_at_followers(self, request: Request) -> bool:
+        return False
+
+    def covers_beside(self, blocks: int) -> bool:
+        return self._growth.next + blocks <= self._pool.free
+
+    def exhaust(self) -> None:
+        """Any block is like another: nothing to be done."""
+
     def covers(self, steps: int) -> int:
         return self._growth.covered(self._pool.free, steps)
 
@@ -314,7 +349,7 @@ class Paged:
     def stays_out(self, request: Request) -> bool:
         return True
 
-    def _missing(self, request: Request, tokens: int) -> int:
+    def needs(self, request: Request, tokens: int) -> int:
         return request_blocks(request, self._block_tokens, tokens) - self._held[request.index]
 
 

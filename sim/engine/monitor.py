@@ -28,7 +28,8 @@ class Monitor:
 
 def teller(monitors: Iterable[Monitor], name: str) -> Callable[..., object]:
     """Calls the method of this name of each monitor that has one of its own, in order."""
-    own = [monitor for monitor in monitors if getattr(type(monitor), name) is not getattr(Monitor, name)]
+    nothing = getattr(Monitor, name)
+    own = [monitor for monitor in monitors if getattr(type(monitor), name, nothing) is not nothing]
     methods = [getattr(monitor, name) for monitor in own]
     if len(methods) == 1:
         only: Callable[..., object] = methods[0]

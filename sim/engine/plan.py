@@ -99,6 +99,8 @@ class Job:
     preempted: Sequence[Preemption] = ()
     kind = Kind.DECODE
     decoding = 0
+    in_order = False
+    """Whether those of the cohort and the others stand in the order of admission; if not, the cohort comes first."""
     crowd = 0
     count = 1
     line: Line | None = None

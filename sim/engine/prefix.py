@@ -1,45 +1,80 @@
-"""The prefix cache: blocks with identities, found again by what they hold, evicted in the order of the free list.
+"""The prefix cache: what blocks hold is found again, and is evicted in the order of the free list.
 
 The rules are those of vLLM's v1 block pool: full blocks only, a chained hash over all tokens from the first; a block
 can be found as soon as it is scheduled; no block is merged with another of the same content; freed blocks without a
 hash go to the front of the free list, those with one to the back, the last of a request first.
+
+A request that shares no token with another finds nothing but its own blocks, when it resumes: it is kept by counts, its
+freed blocks as one run. The others have blocks with numbers. While they follow, all take their blocks together; what
+those with numbers hold is put down when somebody may look for it.
 """
 
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Collection, Mapping
-from itertools import islice, repeat, takewhile
+from collections.abc import Collection
+from itertools import count, islice, repeat, takewhile
 from typing import NamedTuple
 
+from sim.engine.contents import Contents
+from sim.engine.growth import Growth
 from sim.engine.kv import Gate, Pool, request_blocks
 from sim.errors import InvariantError
-from sim.request import NEVER, Request
+from sim.request import Request
 
 
 class Hit(NamedTuple):
-    """What the cache holds of a request: its first blocks, and how many of them nobody holds now."""
+    """What the cache holds of a request: its first ``count`` blocks, their numbers if they have any, and how many of
+    them nobody holds now."""
 
-    blocks: list[int]
+    count: int
     revived: int
+    blocks: list[int]
+
+
+class Holding:
+    """The blocks of a running request: how many, how many of them can be found; ``table``: their numbers, if any."""
+
+    def __init__(self, table: list[int] | None) -> None:
+        self.table = table
+        self.blocks = 0
+        self.found = 0
+        self.since: tuple[int, int] | None = None
+        """While it follows: how many jobs there had been, and how many of its tokens were scheduled, when it began."""
+        self.grown = 0
+        """Of the blocks that it took since, those that are in ``blocks``."""
 
 
 class Prefixed:
     """Paged memory with a prefix cache."""
 
-    def __init__(self, pool: Pool, block_tokens: int, gate: Gate, watermark_blocks: int, contents: "Contents") -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        block_tokens: int,
+        gate: Gate,
+        watermark_blocks: int,
+        contents: Contents,
+        *,
+        admits_chunks: bool = False,
+    ) -> None:
         self._pool = pool
         self._block_tokens = block_tokens
         self._gate = gate
         self._watermark_blocks = watermark_blocks
         self._contents = contents
-        self._free = FreeList()
+        self._admits_chunks = admits_chunks
+        self._growth = Growth(block_tokens)
+        self._free = FreeList(pool.blocks)
+        self._numbers = count()
+        self._holdings: dict[int, Holding] = {}
+        self._apart: dict[int, None] = {}
+        """Requests that share with nobody, and have blocks with numbers all the same."""
         self._holders: defaultdict[int, int] = defaultdict(int)
         self._key_of: dict[int, int] = {}
         self._blocks_with: dict[int, dict[int, None]] = {}
-        self._table: dict[int, list[int]] = {}
-        self._hashed: dict[int, int] = {}
         self._version = 0
         self._last_asked: tuple[int, int, int] | None = None
-        self._last_hit = Hit([], 0)
+        self._last_hit = Hit(0, 0, [])
+        self._paid = 0
 
     @property
     def free(self) -> int:
@@ -52,97 +87,156 @@ class Prefixed:
     def lacks_hole(self, request: Request) -> bool:
         return False
 
-    @property
-    def distinct(self) -> int:
-        """How many different contents can be found."""
-        return len(self._blocks_with)
-
     def cached(self, request: Request) -> int:
-        return len(self._hit(request).blocks) * self._block_tokens
+        return self._hit(request).count * self._block_tokens
 
     def can_admit(self, request: Request, tokens: int, *, others_run: bool) -> bool:
         hit = self._hit(request)
         needed, _ = self._gate(request, self._block_tokens, tokens)
         watermark = self._watermark_blocks if others_run else 0
-        return self._pool.can_take(max(needed - len(hit.blocks), 0) + hit.revived + watermark)
+        return self._pool.can_take(max(needed - hit.count, 0) + hit.revived + watermark)
 
     def admit(self, request: Request, tokens: int, computed: int | None = None) -> None:
-        if request.index in self._table:
+        if request.index in self._holdings:
             raise InvariantError(f"{request!r} is admitted twice")
         hit = self._hit(request)
         self._version += 1
         self._pool.take(hit.revived)
-        for block in hit.blocks:
+        holding = self._holdings[request.index] = Holding(None if self._is_alone(request) else hit.blocks[:])
+        holding.blocks = holding.found = hit.count
+        if holding.table is None:
+            self._free.revive_run(request.index)
+        for block in holding.table or ():
             if not self._holders[block]:
                 self._free.revive(block)
             self._holders[block] += 1
-        self._table[request.index] = list(hit.blocks)
-        self._hashed[request.index] = len(hit.blocks)
         _, blocks = self._gate(request, self._block_tokens, tokens)
-        self._take(request, blocks - len(hit.blocks), tokens if computed is None else computed)
+        self._take(request, holding, blocks - hit.count, tokens if computed is None else computed)
 
     def can_grow(self, request: Request, tokens: int) -> bool:
-        return self._pool.can_take(self._missing(request, tokens))
+        return self._pool.can_take(self.needs(request, tokens))
 
     def grow(self, request: Request, tokens: int) -> None:
-        self._take(request, self._missing(request, tokens), tokens)
+        self._take(request, self._holdings[request.index], self.needs(request, tokens), tokens)
 
     def held(self, request: Request) -> int:
-        return len(self._table.get(request.index, ()))
+        holding = self._holdings.get(request.index)
+        return 0 if holding is None else holding.blocks + self._growth.taken(request.index) - holding.grown
 
     def release(self, request: Request) -> None:
-        if request.index not in self._table:
+        holding = self._holdings.get(request.index)
+        if holding is None:
             raise InvariantError(f"{request!r} gives back blocks that it does not hold")
+        if holding.table is None and holding.found > (request.known - 1) // self._block_tokens:
+            self._number(request, holding)
+        del self._holdings[request.index]
         self._version += 1
-        del self._hashed[request.index]
+        if holding.table is None:
+            self._free.add_run(request.index, holding.found, holding.blocks - holding.found)
+            self._pool.give(holding.blocks)
+            return
         holders, freed = self._holders, 0
-        for block in reversed(self._table.pop(request.index)):
+        for block in reversed(holding.table):
             holders[block] -= 1
             if holders[block]:
                 if holders[block] < 0:
                     raise InvariantError(f"block {block} is given back more often than it was taken")
                 continue
             freed += 1
-            self._free.add(block, hashed=block in self._key_of)
+            self._free.add(block, found=block in self._key_of)
         self._pool.give(freed)
 
     def forget(self) -> None:
         self._version += 1
         self._key_of.clear()
         self._blocks_with.clear()
+        self._free.forget()
 
     def withhold(self, blocks: int) -> None:
         self._pool.withhold(blocks)
 
+    # Those who follow
+
     def follow(self, request: Request, steps: int) -> int | None:
-        return None
+        holding = self._holdings[request.index]
+        spare = self._growth.add(request.index, holding.blocks * self._block_tokens - request.computed, steps)
+        if spare is not None:
+            holding.since, holding.grown = (self._growth.jobs, request.computed), 0
+        return spare
 
-    def unfollow(self, request: Request) -> None: ...
+    def unfollow(self, request: Request) -> None:
+        holding = self._holdings[request.index]
+        self._catch_up(request.index, holding)
+        self._growth.remove(request.index)
+        holding.since, holding.grown = None, 0
 
-    short = False
+    @property
+    def short(self) -> bool:
+        return self._growth.next > self._pool.free + self._paid
+
+    def needs(self, request: Request, tokens: int) -> int:
+        return request_blocks(request, self._block_tokens, tokens) - self._holdings[request.index].blocks
+
+    def looks_at_followers(self, request: Request) -> bool:
+        return any(ancestor in self._holdings for ancestor in self._contents.ancestors(request.index))
+
+    def covers_beside(self, blocks: int) -> bool:
+        return self._growth.next + blocks <= self._pool.free
+
+    def exhaust(self) -> None:
+        paid = self._pool.free
+        self._pop(paid)
+        self._paid += paid
 
     def covers(self, steps: int) -> int:
-        return steps
+        return self._growth.covered(self._pool.free, steps)
 
-    def step(self, steps: int) -> None: ...
+    def step(self, steps: int) -> None:
+        self._pop(self._growth.step(steps) - self._paid)
+        self._paid = 0
 
     def stays_out(self, request: Request) -> bool:
-        return False
+        """Its own blocks can only be evicted; that matters if it need not come in whole."""
+        return self._is_alone(request) and not (self._admits_chunks and self._hit(request).count)
 
     def check(self, holders: Collection[Request]) -> None:
-        counted = Counter(block for table in self._table.values() for block in table)
-        held = {block: count for block, count in self._holders.items() if count}
-        if counted != held or self._free.touched != set(range(self._free.fresh)) - counted.keys():
+        for index, holding in self._holdings.items():
+            self._catch_up(index, holding)
+        counted = Counter(block for holding in self._holdings.values() for block in holding.table or ())
+        held = {block: times for block, times in self._holders.items() if times}
+        counts = sum(holding.blocks for holding in self._holdings.values() if holding.table is None)
+        if counted != held or len(self._free) != self._pool.blocks - len(counted) - counts:
             raise InvariantError("reference counts, tables and the free list of the prefix cache do not agree")
-        free = self._pool.blocks - len(counted)
-        if free != self._pool.free + self._pool.withheld or set(self._table) != {r.index for r in holders}:
+        free = self._pool.blocks - len(counted) - counts
+        if free != self._pool.free + self._pool.withheld or set(self._holdings) != {r.index for r in holders}:
             raise InvariantError(f"{free} blocks are without holder, the pool says {self._pool.free}")
         found = {block for blocks in self._blocks_with.values() for block in blocks}
-        if found != set(self._key_of):
+        if found != set(self._key_of) or not found <= counted.keys() | self._free.numbers:
             raise InvariantError("a block of the prefix cache can be found by another content than its own")
+
+    def _is_alone(self, request: Request) -> bool:
+        """Whether nobody else can find its blocks, nor it those of others."""
+        index = request.index
+        return request.samples == 1 and not self._contents.is_shared(index) and index not in self._apart
+
+    def _number(self, request: Request, holding: Holding) -> None:
+        """From now on its blocks have numbers: one can be found that it may have to compute again beside it."""
+        self._apart[request.index] = None
+        found, holding.found = holding.found, 0
+        holding.table = list(islice(self._numbers, holding.blocks))
+        self._holders.update(dict.fromkeys(holding.table, 1))
+        self._find(request.index, holding, found)
+
+    # Looking up
 
     def _hit(self, request: Request) -> Hit:
         """The longest run of cached blocks from the start that leaves at least one token to compute."""
+        if self._is_alone(request):
+            run = self._free.run_of(request.index)
+            return Hit(run, run, [])
+        for ancestor in self._contents.ancestors(request.index):
+            if ancestor in self._holdings:
+                self._catch_up(ancestor, self._holdings[ancestor])
         asked = (request.index, request.known, self._version)
         if self._last_asked != asked:
             self._last_asked, self._last_hit = asked, self._look_up(request)
@@ -151,51 +245,64 @@ class Prefixed:
     def _look_up(self, request: Request) -> Hit:
         to_be_known = request.known - 1 if request.samples == 1 else min(request.known - 1, request.prompt_tokens)
         most = to_be_known // self._block_tokens
-        keys = islice(self._contents.keys(request, most), most)
+        keys = islice(self._contents.keys(request.index, most), most)
         nothing: dict[int, None] = {}
         found = takewhile(bool, map(self._blocks_with.get, keys, repeat(nothing)))
         blocks = [next(iter(same)) for same in found]
-        return Hit(blocks, sum(map(self._free.hashed.__contains__, blocks)))
+        return Hit(len(blocks), sum(map(self._free.found.__contains__, blocks)), blocks)
 
-    def _missing(self, request: Request, tokens: int) -> int:
-        held = len(self._table[request.index])
-        if request.samples == 1:  # by far the most frequent, and so without a call
-            return -(-tokens // self._block_tokens) - held
-        return request_blocks(request, self._block_tokens, tokens) - held
+    # Taking
 
-    def _take(self, request: Request, blocks: int, tokens: int) -> None:
+    def _take(self, request: Request, holding: Holding, blocks: int, tokens: int) -> None:
         """New blocks from the front of the free list; then what is full of the ``tokens`` there can be found."""
-        self._version += 1
-        table = self._table[request.index]
         if blocks > 0:
-            self._pool.take(blocks)
-        for _ in range(blocks):
-            block = self._free.pop(self._pool.blocks)
-            if block in self._key_of:
-                self._evict(block)
-            self._holders[block] = 1
-            table.append(block)
+            self._pop(blocks)
+            self._give(holding, blocks)
         full = min(tokens, request.known) if request.samples == 1 else min(tokens, request.prompt_tokens)
-        self._hash(request, table, full // self._block_tokens)
+        if full // self._block_tokens > holding.found:
+            for ancestor in self._contents.ancestors(request.index):
+                if ancestor in self._holdings:
+                    self._catch_up(ancestor, self._holdings[ancestor])
+            self._find(request.index, holding, full // self._block_tokens)
 
-    def _hash(self, request: Request, table: list[int], upto: int) -> None:
+    def _pop(self, blocks: int) -> None:
+        self._pool.take(blocks)
+        for block in self._free.take(blocks):
+            self._evict(block)
+
+    def _give(self, holding: Holding, blocks: int) -> None:
+        holding.blocks += blocks
+        if holding.table is not None:
+            numbers = list(islice(self._numbers, blocks))
+            holding.table += numbers
+            self._holders.update(dict.fromkeys(numbers, 1))
+
+    def _find(self, index: int, holding: Holding, upto: int) -> None:
         """The first ``upto`` blocks of the request can be found from now on."""
-        first = self._hashed[request.index]
-        if first < upto:
-            keys = self._contents.keys(request, upto)
-            for number in range(first, upto):
-                block, key = table[number], keys[number]
-                self._key_of[block] = key
-                same = self._blocks_with.get(key)
-                if same is None:
-                    self._blocks_with[key] = {block: None}
-                else:
-                    same[block] = None
-            self._hashed[request.index] = upto
+        first, holding.found = holding.found, max(holding.found, upto)
+        if holding.table is None or first >= upto:
+            return
+        self._version += 1
+        keys = self._contents.keys(index, upto)
+        for block, key in zip(holding.table[first:upto], keys[first:upto], strict=True):
+            self._key_of[block] = key
+            self._blocks_with.setdefault(key, {})[block] = None
+
+    def _catch_up(self, index: int, holding: Holding) -> None:
+        """Put down what a request that follows has taken and filled so far."""
+        if holding.since is None:
+            return
+        taken = self._growth.taken(index)
+        if taken > holding.grown:
+            self._give(holding, taken - holding.grown)
+            holding.grown = taken
+        jobs, tokens = holding.since
+        self._find(index, holding, (tokens + self._growth.jobs - jobs) // self._block_tokens)
 
     def _evict(self, block: int) -> None:
         """What the block holds can't be found in it any more."""
         key = self._key_of.pop(block)
+        self._version += 1
         same = self._blocks_with[key]
         del same[block]
         if not same:
@@ -203,127 +310,64 @@ class Prefixed:
 
 
 class FreeList:
-    """The blocks that nobody holds, in the order in which they are taken: by number at first.
+    """The blocks that nobody holds, in the order in which they are taken.
 
-    One that is freed without a hash goes to the front, one with a hash to the back; only the latter can be found again
-    and taken out of the middle. Blocks from ``fresh`` on were never taken, and need no entry.
+    First come those in which nothing can be found: one is like another, and a count does. Behind them are those with
+    something to be found, the longest freed first: single blocks by their numbers, and (``~index``) the first blocks of
+    a request that is kept by counts, of which the last is taken first.
     """
 
-    def __init__(self) -> None:
-        self.fresh = 0
-        self.hashed: OrderedDict[int, None] = OrderedDict()
-        self._front: list[int] = []
+    def __init__(self, blocks: int) -> None:
+        self._blank = blocks
+        self.found: OrderedDict[int, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return self._blank + sum(self.found.values())
 
     @property
-    def touched(self) -> set[int]:
-        """Those that were taken before."""
-        return {*self._front, *self.hashed}
+    def numbers(self) -> Collection[int]:
+        """The numbers of the single blocks."""
+        return {entry for entry in self.found if entry >= 0}
 
-    def order(self, blocks: int) -> list[int]:
-        """All of them, the next one first, of a pool of so many ``blocks``."""
-        return [*reversed(self._front), *range(self.fresh, blocks), *self.hashed]
-
-    def add(self, block: int, *, hashed: bool) -> None:
-        if hashed:
-            self.hashed[block] = None
+    def add(self, block: int, *, found: bool) -> None:
+        if found:
+            self.found[block] = 1
         else:
-            self._front.append(block)
+            self._blank += 1
+
+    def add_run(self, index: int, blocks: int, blank: int) -> None:
+        """The first ``blocks`` blocks of a request, and others in which nothing can be found."""
+        self._blank += blank
+        if blocks:
+            self.found[~index] = blocks
+
+    def run_of(self, index: int) -> int:
+        """How many of the first blocks of this request are here."""
+        return self.found.get(~index, 0)
 
     def revive(self, block: int) -> None:
-        del self.hashed[block]
+        del self.found[block]
 
-    def pop(self, blocks: int) -> int:
-        """The next one, of a pool of so many ``blocks``."""
-        if self._front:
-            return self._front.pop()
-        if self.fresh < blocks:
-            self.fresh += 1
-            return self.fresh - 1
-        return self.hashed.popitem(last=False)[0]
+    def revive_run(self, index: int) -> None:
+        self.found.pop(~index, None)
 
+    def forget(self) -> None:
+        """Nothing can be found any more."""
+        self._blank += sum(self.found.values())
+        self.found.clear()
 
-class Contents:
-    """What a request's blocks hold: equal keys, equal tokens from the first one on.
-
-    A token is known by where it comes from: ``(source, position)``, the source being a parent request, a prefix group
-    or the request itself. A block of one source goes by its number in that source, since what comes before it there is
-    always the same; a block of several stands for the key before it and its sources.
-    """
-
-    def __init__(self, block_tokens: int, sources: "Sources") -> None:
-        self._block_tokens = block_tokens
-        self._sources = sources
-        self._mixed: dict[tuple[int, Stretches], int] = {}
-        self._of_request: dict[int, list[int]] = {}
-
-    def keys(self, request: Request, blocks: int) -> list[int]:
-        """The keys of the request's first ``blocks`` blocks, perhaps more; each is worked out once."""
-        return self._keys(request.index, blocks)
-
-    def _keys(self, index: int, blocks: int) -> list[int]:
-        keys = self._of_request.setdefault(index, [])
-        if len(keys) >= blocks:
-            return keys
-        parent, tokens = self._sources.parent(index)
-        of_parent = min(tokens // self._block_tokens, blocks)
-        if len(keys) < of_parent:
-            keys.extend(self._keys(parent, of_parent)[len(keys) : of_parent])
-        shared = min(-(-self._sources.shared_tokens(index) // self._block_tokens), blocks)
-        while len(keys) < shared:
-            keys.append(self._shared_key(index, keys))
-        own = index << BLOCK_BITS
-        keys.extend(range(own + len(keys), own + blocks))
-        return keys
-
-    def _shared_key(self, index: int, before: list[int]) -> int:
-        number = len(before)
-        first = number * self._block_tokens
-        content = self._sources.within(index, first, first + self._block_tokens)
-        sources = {source for _, source in content}
-        if len(sources) == 1 and self._sources.goes_by_number(index, content[0][1], first + self._block_tokens):
-            return content[0][1] << BLOCK_BITS | number
-        return self._mixed.setdefault((before[-1] if before else -1, content), -2 - len(self._mixed))
-
-
-BLOCK_BITS = 32
-"""A key of one source: its number, and that of the block in the lower bits."""
-
-Stretches = tuple[tuple[int, int], ...]
-"""``(upto position, source)``, from position 0 on."""
-
-
-class Sources:
-    """Where the first tokens of requests come from, if not from themselves. Numbers below ``requests`` are requests.
-
-    ``parents``: by child, its parent and how many of its first tokens are the parent's.
-    """
-
-    def __init__(
-        self, stretches: Mapping[int, Stretches], requests: int, parents: Mapping[int, tuple[int, int]]
-    ) -> None:
-        self._stretches = stretches
-        self._requests = requests
-        self._parents = parents
-
-    def parent(self, index: int) -> tuple[int, int]:
-        """The parent of the request, and how many first tokens are the parent's; 0 without one."""
-        return self._parents.get(index, (NEVER, 0))
-
-    def shared_tokens(self, index: int) -> int:
-        """How many first tokens of the request come from elsewhere."""
-        stretches = self._stretches.get(index)
-        return stretches[-1][0] if stretches else 0
-
-    def within(self, index: int, first: int, after: int) -> Stretches:
-        """The stretches of positions ``first`` to ``after``, cut to them."""
-        cut = []
-        for upto, source in (*self._stretches.get(index, ()), (after, index)):
-            if upto > first:
-                cut.append((min(upto, after), source))
-            if upto >= after:
+    def take(self, blocks: int) -> list[int]:
+        """Take the next ones; the numbers of those in which something was to be found."""
+        blank = min(self._blank, blocks)
+        self._blank -= blank
+        left, evicted = blocks - blank, []
+        while left:
+            entry, size = next(iter(self.found.items()))
+            if size > left:
+                self.found[entry] = size - left
                 break
-        return tuple(cut)
-
-    def goes_by_number(self, index: int, source: int, after: int) -> bool:
-        """Whether all up to ``after`` is what always comes before it in ``source``; a group may follow any parent."""
-        return source < self._requests or all(before == source for _, before in self.within(index, 0, after))
+            del self.found[entry]
+            left -= size
+            if entry >= 0:
+                evicted.append(entry)
+        return evicted

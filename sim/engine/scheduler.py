@@ -73,14 +73,17 @@ class Scheduler:
         self._checks = check
         self._budget = UNBOUNDED if parts.rules.limits.token_budget is None else parts.rules.limits.token_budget
         self._stable_for = getattr(parts.policy, "stable_for", 1) if spans else 1
-        self._cycles = 0
+        self.policy_calls = 0
         self._last_kind: Kind | None = None
         self._cancelled: list[Request] = []
         self._crashed = False
         self._untold = Untold([], [])
         self._ends: dict[int, Event] = {}
         self._idle: Event | None = None
+        self._job: Job | None = None
+        """The one that runs."""
         self._span: Span | None = None
+        """Set while how many jobs that one stands for may still change."""
 
     def submit(self, request: Request) -> Event:
         """A request arrives. The event returned fires when it has ended, however it ends."""
@@ -132,7 +135,9 @@ class Scheduler:
         while True:
             jobs = self._decide()
             for job in jobs:
+                self._job = job
                 yield self._device.submit(job)
+                self._job = None
                 self._book(job)
             if not jobs:
                 yield self._sleep()
@@ -141,13 +146,15 @@ class Scheduler:
 
     def stop(self) -> None:
         """The time is up: of a stretch of jobs that runs, those count that have ended."""
-        if self._span is not None and (line := self._span.job.line) is not None:
-            job = self._span.job
-            ended, ends_ns = line.within(int(self._env.now) - job.start_ns, job.count)
+        job = self._job
+        if job is not None and job.line is not None:
+            ended, ends_ns = job.line.within(int(self._env.now) - job.start_ns, job.count)
+            if self._span is not None:
+                self.jobs_begun += ended
+                self._span = None
             if ended:
                 job.count, job.end_ns = ended, job.start_ns + ends_ns
                 self._book(job)
-                self.jobs_begun += 1
         cohort = self.state.cohort
         cohort.dissolve()
         for request in self.state.running.values():
@@ -185,8 +192,8 @@ class Scheduler:
         """Let the policy fill a cycle; another one while all that it did was to preempt somebody."""
         state = self.state
         while True:
-            self._cycles += 1
-            cycle = Cycle(self._cycles, state, self._memory, self._swap, self._rules)
+            self.policy_calls += 1
+            cycle = Cycle(self.policy_calls, state, self._memory, self._swap, self._rules)
             self._policy.plan(View(int(self._env.now), self._last_kind, state.waiting, state.running.values()), cycle)
             jobs = cycle.close(self.jobs_begun, self._untold)
             if len(jobs) == 1 and jobs[0].whole:
@@ -278,6 +285,8 @@ class Scheduler:
         ended = cohort.advance(job.count) if job.work.decode_requests else []
         if job.scheduled:
             ended += self._book_each(job)
+            if job.in_order and len(ended) > 1:
+                ended.sort(key=lambda request: request.place)
         for request in ended:
             self._end(request, Status.FINISHED, None)
 

@@ -44,9 +44,9 @@ def repeats(decision: Decision) -> bool:
         return False
     if not decision.waits or decision.closed:
         return True
-    if decision.blocked in (Blocked.BLOCKS, Blocked.HOLES):
-        return decision.refusal_lasts
-    return decision.blocked in (Blocked.SLOTS, Blocked.BUDGET)
+    if decision.blocked is Blocked.SLOTS:
+        return True
+    return decision.refusal_lasts and decision.blocked in (Blocked.BLOCKS, Blocked.HOLES, Blocked.BUDGET)
 
 
 def arrival_cuts(decision: Decision, *, same_head: bool) -> bool:

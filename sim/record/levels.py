@@ -8,8 +8,11 @@ import numpy as np
 from sim.record.tables import Record
 from sim.request import Ints
 
-JOBS_AT_ONCE = 2**20
+JOBS_AT_ONCE = 2**18
 """So many jobs are laid out together."""
+
+MOST_COUNTED = 2**22
+"""Levels below this are counted in an array."""
 
 
 class Levels(NamedTuple):
@@ -23,48 +26,60 @@ def pool_levels(record: Record, blocks: int) -> Levels:
     """Levels as they stood once each job was scheduled, over the durations of the jobs."""
     levels: dict[int, int] = {}
     for used, duration_ns in _pieces(record, blocks):
-        level, place = np.unique(used, return_inverse=True)
-        total_ns = np.zeros(len(level), dtype=np.int64)
-        np.add.at(total_ns, place, duration_ns)
-        for each, ns in zip(level.tolist(), total_ns.tolist(), strict=True):
-            levels[each] = levels.get(each, 0) + ns
+        for level, total_ns in zip(*_summed(used, duration_ns), strict=True):
+            levels[level] = levels.get(level, 0) + total_ns
     used_blocks = sorted(levels)
     return Levels(
         np.array(used_blocks, dtype=np.int64), np.array([levels[each] for each in used_blocks], dtype=np.int64)
     )
 
 
+def _summed(used: Ints, duration_ns: Ints) -> tuple[list[int], list[int]]:
+    """Each level once, and its durations added up."""
+    if len(used) and int(used.max()) < MOST_COUNTED and int(duration_ns.sum()) < 2**53:  # floats are exact up to there
+        level = np.flatnonzero(np.bincount(used))
+        return level.tolist(), np.bincount(used, weights=duration_ns)[level].astype(np.int64).tolist()
+    level, place = np.unique(used, return_inverse=True)
+    total_ns = np.zeros(len(level), dtype=np.int64)
+    np.add.at(total_ns, place, duration_ns)
+    return level.tolist(), total_ns.tolist()
+
+
 def _pieces(record: Record, blocks: int) -> Iterator[tuple[Ints, Ints]]:
-    """(used blocks, duration), some rows at a time: one entry for as long as a row stays on a level."""
+    """(used blocks, duration): an entry for as long as a row stays on a level, some rows at a time."""
     stretches, table = record.stretches, record.rows
     used = blocks - table["withheld_blocks"] - table["free_blocks"]
+    start_ns, end_ns = table["start_ns"], table["end_ns"]
+    decodes = table["decode_requests"] > 0
+    yield used[~decodes], (end_ns - start_ns)[~decodes]
+    rows = np.flatnonzero(decodes)
     first = 0
-    while first < len(stretches):
-        after = int(np.searchsorted(stretches.first, stretches.first[first] + JOBS_AT_ONCE, side="right")) - 1
-        rows = np.arange(first, max(after, first + 1))
-        row, place, grown = _steps(record, rows)
-        begins_ns = np.where(place > 0, stretches.ends_ns(row, place), table["start_ns"][row])
+    while first < len(rows):
+        most = stretches.first_decoding[rows[first]] + JOBS_AT_ONCE
+        after = max(int(np.searchsorted(stretches.first_decoding[rows], most, side="right")) - 1, first + 1)
+        row, place, grown = _steps(record, rows[first:after])
+        begins_ns = start_ns[row]
+        inside = np.flatnonzero(place)
+        begins_ns[inside] = stretches.ends_ns(row[inside], place[inside])
         ends_ns = np.append(begins_ns[1:], 0)
         last = np.append(row[1:] != row[:-1], True)
-        ends_ns[last] = table["end_ns"][row[last]]
+        ends_ns[last] = end_ns[row[last]]
         yield used[row] + grown, ends_ns - begins_ns
-        first = int(rows[-1]) + 1
+        first = after
 
 
 def _steps(record: Record, rows: Ints) -> tuple[Ints, Ints, Ints]:
-    """Where the level changes in these rows: (row, jobs of the row before, blocks taken in the row before and then)."""
+    """Where these rows, which decode, change their level: (row, its jobs before, blocks taken in them and then)."""
     stretches = record.stretches
-    begins = stretches.first_decoding[rows]
-    low, high = int(begins[0]), int(stretches.first_decoding[rows[-1] + 1])
+    low, high = int(stretches.first_decoding[rows[0]]), int(stretches.first_decoding[rows[-1] + 1])
+    begins = stretches.first_decoding[rows] - low
     taken = np.bincount(record.growths(low, high) - low, minlength=high - low)
-    decodes = np.flatnonzero(record.rows["decode_requests"][rows] > 0)
-    taken[begins[decodes] - low] = 0  # the first job of a row is told by the row itself
-    upto = np.cumsum(taken)
-    number = np.flatnonzero(taken)
-    inside = rows[decodes][np.searchsorted(begins[decodes], number + low, side="right") - 1]
-    row = np.concatenate([rows, inside])
-    place = np.concatenate([np.zeros_like(rows), number + low - stretches.first_decoding[inside]])
-    at_begin = upto[np.minimum(stretches.first_decoding[inside] - low, max(high - low - 1, 0))] if len(number) else 0
-    grown = np.concatenate([np.zeros_like(rows), upto[number] - at_begin])
-    order = np.lexsort((place, row))
-    return row[order], place[order], grown[order]
+    taken[begins] = 0  # the first job of a row is told by the row itself
+    changes = taken > 0
+    changes[begins] = True
+    number = np.flatnonzero(changes)
+    upto = np.cumsum(taken[number])
+    first = np.flatnonzero(np.isin(number, begins, assume_unique=True))
+    entries = np.diff(np.append(first, len(number)))
+    place = number - np.repeat(number[first], entries)
+    return np.repeat(rows, entries), place, upto - np.repeat(upto[first], entries)

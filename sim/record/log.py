@@ -2,13 +2,14 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import numpy as np
 
 from sim.engine.monitor import Monitor
 from sim.engine.plan import Job
 from sim.engine.span import MOST_JOBS
+from sim.record.packed import ROWS_AT_ONCE, Packed, Rows
 from sim.record.stretches import Stretches
 from sim.record.tables import (
     ADMISSION_COLUMNS,
@@ -20,40 +21,8 @@ from sim.record.tables import (
     ROW_COLUMNS,
     SCHEDULE_COLUMNS,
     Record,
-    Table,
 )
-from sim.request import NEVER, Ints, Request, Status, Workload
-
-
-ROWS_AT_ONCE = 4096
-
-
-class Rows:
-    """Rows of whole numbers: the newest in a list, all before them packed."""
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        self._columns = columns
-        self._newest: list[int] = []
-        self._packed: list[Ints] = []
-        self._most = ROWS_AT_ONCE * len(columns)
-
-    def __len__(self) -> int:
-        return sum(map(len, self._packed)) + len(self._newest) // len(self._columns)
-
-    def append(self, row: Sequence[int]) -> None:
-        self._newest += row
-        if len(self._newest) >= self._most:
-            self._pack()
-
-    def table(self) -> dict[str, Ints]:
-        """The columns, each on its own. Call it once: the rows are gone afterwards."""
-        self._pack()
-        packed, self._packed = self._packed, []
-        return {name: np.concatenate([rows[:, place] for rows in packed]) for place, name in enumerate(self._columns)}
-
-    def _pack(self) -> None:
-        self._packed.append(np.array(self._newest, dtype=np.int64).reshape(-1, len(self._columns)))
-        self._newest.clear()
+from sim.request import NEVER, Request, Status, Workload
 
 
 class Log(Monitor):
@@ -72,6 +41,7 @@ class Log(Monitor):
         self._ended_ns, self._ended_job = self._requests["ended_ns"], self._requests["ended_job"]
         self._open: Job | None = None
         self._decoding_jobs = 0
+        self._written = 0
         self._arrivals: list[int] = []
         """Of those who came since the open row began, how many jobs had begun before."""
 
@@ -94,6 +64,10 @@ class Log(Monitor):
                 return
             self._write(self._open)
         self._open = job
+        self._written += 1
+        if self._written % ROWS_AT_ONCE == 0:
+            for table in (self._jobs, self._schedule, self._admissions, self._preemptions, self._copies):
+                table.tidy()
         if self._arrivals:
             del self._arrivals[: bisect_right(self._arrivals, job.number)]
         if job.admitted or job.preempted or job.copies or job.chunks:
@@ -176,10 +150,9 @@ class Log(Monitor):
             self._schedule.append((request.index, PREFILL, job.number, 1, tokens, place, emits, NEVER))
 
 
-def _in_order(schedule: Table, stretches: Stretches) -> Table:
+def _in_order(schedule: Packed, stretches: Stretches) -> Packed:
     """The rows by request, then in time."""
-    first = schedule["job"].copy()
+    first = schedule["job"]
     decodes = np.flatnonzero(schedule["phase"] == DECODE)
     first[decodes] = stretches.job_of_decoding(first[decodes])
-    order = np.lexsort((first, schedule["request"]))
-    return {name: column[order] for name, column in schedule.items()}
+    return schedule.in_order(np.lexsort((first, schedule["request"])))

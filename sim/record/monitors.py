@@ -11,8 +11,8 @@ from sim.engine.plan import Job
 from sim.errors import LimitError, StalledError
 from sim.request import Request, Status
 
-LOOK_EVERY_JOBS = 256
-"""How often a monitor looks at the real clock."""
+LOOK_EVERY = 256
+"""After so many jobs, or stretches of jobs, a monitor looks at the real clock."""
 
 
 class Countdown(Monitor):
@@ -35,15 +35,15 @@ class Limits(Monitor):
         self._max_jobs = max_jobs
         self._max_seconds = max_seconds
         self._began = monotonic()
-        self._calls = 0
+        self._told = 0
 
     def on_job(self, job: Job) -> None:
         if self._max_jobs is not None and job.number + job.count > self._max_jobs:
             before = self._max_jobs - job.number
             start_ns = job.start_ns + (job.line.ends_ns(before) if before and job.line else 0)
             self._stop(f"{self._max_jobs} jobs (run.max_jobs)", self._max_jobs, start_ns)
-        self._calls += 1
-        if self._max_seconds is None or self._calls % LOOK_EVERY_JOBS:
+        self._told += 1
+        if self._max_seconds is None or self._told % LOOK_EVERY:
             return
         if monotonic() - self._began > self._max_seconds:
             self._stop(f"{self._max_seconds} s (run.max_seconds)", job.number, job.start_ns)
@@ -90,12 +90,13 @@ class Progress(Monitor):
         self._show = show
         self._every_s = every_s
         self._ended = 0
-        self._calls = 0
+        self._told = 0
         self._next = monotonic() + every_s
 
     def on_job(self, job: Job) -> None:
-        self._calls += 1
-        if self._calls % LOOK_EVERY_JOBS == 0 and monotonic() > self._next:
+        looks = self._told % LOOK_EVERY == 0
+        self._told += 1
+        if looks and monotonic() > self._next:
             self._next = monotonic() + self._every_s
             self._show(self._ended, job.end_ns)
 

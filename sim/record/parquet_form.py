@@ -1,7 +1,7 @@
 """The record's tables as Parquet: snake_case columns, times in ns; what does not exist is null, codes are words."""
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from sim.engine.plan import Blocked, Kind, Loss
 from sim.errors import ResultError
+from sim.record.packed import Packed
 from sim.record.tables import (
     ADMISSION_COLUMNS,
     COPY_COLUMNS,
@@ -49,19 +50,36 @@ WORDS: Mapping[str, type[IntEnum]] = {
 ROWS_AT_ONCE = 1 << 17
 
 
-def tables(result: "Result") -> Iterator[tuple[str, "pa.Table"]]:
-    """Each table of a run by name, ready to be written."""
+def tables(result: "Result") -> Iterator[tuple[str, Iterator["pa.Table"]]]:
+    """Each table of a run by name, ready to be written: some rows at a time."""
     yield "requests", _requests(result)
     for name, columns in COLUMNS.items():
         table: Table = getattr(result.record, FIELDS.get(name, name))
-        yield name, _arrow({column: table[column] for column in columns})
+        yield name, _parts(table, columns)
 
 
-def write(table: "pa.Table", file: io.RawIOBase) -> None:
-    """One table into an open file: the same bytes for the same table."""
+def write(parts: Iterable["pa.Table"], file: io.RawIOBase) -> None:
+    """One table, part by part, into an open file: the same bytes for the same table."""
     import pyarrow.parquet as pq
 
-    pq.write_table(table, file, compression="zstd", row_group_size=ROWS_AT_ONCE)
+    writer = None
+    for part in parts:
+        writer = writer or pq.ParquetWriter(file, part.schema, compression="zstd", use_dictionary=_words(part))
+        writer.write_table(part)
+    if writer is not None:
+        writer.close()
+
+
+def _words(part: "pa.Table") -> list[str]:
+    return [name for name in part.column_names if name in WORDS or name == "finish_reason"]
+
+
+def _parts(table: Table, columns: Sequence[str]) -> Iterator["pa.Table"]:
+    rows = len(table[columns[0]])
+    for start in range(0, max(rows, 1), ROWS_AT_ONCE):
+        some = slice(start, start + ROWS_AT_ONCE)
+        part = table.part(some) if isinstance(table, Packed) else {name: table[name][some] for name in columns}
+        yield _arrow({name: part[name] for name in columns})
 
 
 def read(name: str, file: BinaryIO) -> dict[str, Any]:
@@ -104,20 +122,23 @@ def _ids(texts: list[str]) -> list[str] | None:
     return None if all(text == default_id(index) for index, text in enumerate(texts)) else texts
 
 
-def _requests(result: "Result") -> "pa.Table":
+def _requests(result: "Result") -> Iterator["pa.Table"]:
     workload, columns = result.record.workload, result.requests
-    reasons = result.record.reasons
-    requests = len(workload)
-    return _arrow(
-        {
-            "id": workload.all_ids(),
-            "tenant": workload.tenants or [""] * requests,
-            "prefix_group": workload.prefix_groups or [""] * requests,
-            **columns,
-            "reason": [reasons.get(index) for index in range(requests)] if reasons else [None] * requests,
-            "finish_reason": np.array([None, "stop", "length"], dtype=object)[result.finish_codes].tolist(),
-        }
-    )
+    reasons, finish = result.record.reasons, np.array([None, "stop", "length"], dtype=object)
+    for start in range(0, max(len(workload), 1), ROWS_AT_ONCE):
+        some = range(start, min(start + ROWS_AT_ONCE, len(workload)))
+        yield _arrow(
+            {
+                "id": [workload.id(index) for index in some],
+                "tenant": [""] * len(some) if workload.tenants is None else [workload.tenants[i] for i in some],
+                "prefix_group": [""] * len(some)
+                if workload.prefix_groups is None
+                else [workload.prefix_groups[index] for index in some],
+                **{name: column[some.start : some.stop] for name, column in columns.items()},
+                "reason": [reasons.get(index) for index in some],
+                "finish_reason": finish[result.finish_codes[some.start : some.stop]].tolist(),
+            }
+        )
 
 
 def _arrow(columns: Mapping[str, Any]) -> "pa.Table":

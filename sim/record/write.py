@@ -60,9 +60,9 @@ def _save_json(results: Sequence["Result"], path: Path) -> None:
 def _save_tables(result: "Result", folder: store.Folder, prefix: str) -> None:
     import tomli_w
 
-    for name, table in parquet_form.tables(result):
+    for name, parts in parquet_form.tables(result):
         with folder.open(f"{prefix}{name}.parquet") as file:
-            parquet_form.write(table, file)
+            parquet_form.write(parts, file)
     summary = {
         "schema": RUN_SCHEMA,
         **json_form.heading(result),

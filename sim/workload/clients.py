@@ -4,7 +4,7 @@ from collections.abc import Generator
 from typing import Protocol
 
 import numpy as np
-from simpy import Environment, Event, Process, Timeout
+from simpy import Environment, Event, Timeout
 
 from sim.request import NEVER, Request, Workload
 
@@ -38,7 +38,7 @@ def open_loop(
         if withdrawn:
             server.cancel(request)
         else:
-            Process(env, lifetime(env, server, request))
+            env.process(lifetime(env, server, request))
 
 
 def lifetime(env: Environment, server: Server, request: Request) -> Generator[Event, object, None]:

@@ -22,8 +22,8 @@ errors clock version show spelling files capacity
 request
 scenario document duplicates schema fields keys complaints table tables toml_lines gallery generated
     workload.arrivals workload.lengths
-costs policies engine engine.cohort engine.contiguous engine.faults engine.cycle engine.growth engine.kv engine.late
-    engine.monitor engine.plan engine.prefix engine.queue engine.span engine.swap
+costs policies engine engine.cohort engine.contents engine.contiguous engine.faults engine.cycle engine.growth engine.kv
+    engine.late engine.monitor engine.plan engine.prefix engine.queue engine.span engine.swap
 engine.build engine.device engine.scheduler workload record
 simulation experiment
 analysis report

@@ -5,8 +5,8 @@ from tiny import Document, request, scenario
 
 import sim
 from sim.clock import NS_PER_MS
-from sim.engine.plan import Job
 from sim.engine.monitor import Monitor
+from sim.engine.plan import Job
 from sim.record.monitors import Countdown, Progress
 from sim.request import Request, RequestSpec, Status
 
@@ -84,7 +84,7 @@ def test_what_a_monitor_raises_ends_the_run() -> None:
 
 def test_monitors_change_nothing() -> None:
     alone = sim.simulate(scenario([request("A", 0, 2, 2)])).to_dict()
-    watched = sim.simulate(scenario([request("A", 0, 2, 2)]), monitors=[Diary(), Observer()]).to_dict()
+    watched = sim.simulate(scenario([request("A", 0, 2, 2)]), monitors=[Diary(), Monitor()]).to_dict()
     assert watched == alone
 
 
@@ -108,7 +108,7 @@ def test_progress_is_shown_now_and_then_and_counts_who_has_ended(monkeypatch: py
     shown: list[tuple[int, int]] = []
     progress = Progress(lambda ended_, now_ns: shown.append((ended_, now_ns)))
     requests = [request("A", 0, 1, 1), request("B", 0, 1, 600)]
-    sim.simulate(scenario(requests, device={"job_ms": 1}), monitors=[progress])
+    sim.simulate(scenario(requests, device={"job_ms": 1}), monitors=[progress], spans=False)
     assert shown == [(0, 1 * NS_PER_MS), (1, 257 * NS_PER_MS), (1, 513 * NS_PER_MS)]
 
 
