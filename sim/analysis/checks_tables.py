@@ -89,6 +89,7 @@ def jobs_do_not_overlap(claims: Claims) -> Iterator[Difference]:
 def one_row_a_job(claims: Claims) -> Iterator[Difference]:
     """Rows by request, then in time, so that no request is twice in a job; and stretches are as long as they can be."""
     schedule, number = claims.record.schedule, claims.record.stretches.job_of_decoding
+    jobs = claims.record.stretches.jobs
     is_stretch = schedule["phase"] == DECODE
     first, last = schedule["job"].copy(), schedule["job"] + schedule["jobs"] - 1
     first[is_stretch], last[is_stretch] = number(first[is_stretch]), number(last[is_stretch])
@@ -101,6 +102,10 @@ def one_row_a_job(claims: Claims) -> Iterator[Difference]:
         yield Difference(where, f"after job {last[row - 1]}", int(first[row]))
     behind = schedule["job"] + schedule["jobs"]
     joined = same & is_stretch[1:] & is_stretch[:-1] & (schedule["job"][1:] == behind[:-1])
+    lost = claims.record.preemptions  # a stretch ends with a stay
+    since = np.sort(lost["request"] * (jobs + 1) + lost["job"])
+    begun, ended = (np.searchsorted(since, owner * (jobs + 1) + job, side="right") for job in (first, last))
+    joined &= begun[1:] == ended[:-1]
     for row in (np.flatnonzero(joined) + 1).tolist():
         yield Difference(f"schedule, row {row}, {claims.request(owner[row])}", "one stretch", "two that meet")
     for name in ("admissions", "preemptions", "copies"):
