@@ -131,6 +131,7 @@ def run(
 def verify(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A result: a JSON file or a folder.")],
     inject: Annotated[Many, typer.Option(metavar="NAME|all", help="First damage a copy in memory.")] = None,
+    decisions: Annotated[bool, typer.Option("--decisions", help="Make all decisions again, however many.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -138,7 +139,7 @@ def verify(
     from sim.analysis import verify as analysis
 
     fault = options.once("--inject", inject)
-    report = analysis.verify(path) if fault is None else analysis.verify_injected(path, fault)
+    report = analysis.verify(path, decisions=decisions) if fault is None else analysis.verify_injected(path, fault)
     print_json(report.to_dict()) if as_json else print("\n".join(report.lines()))
     raise typer.Exit(0 if report.ok else 1)
 

@@ -10,10 +10,11 @@ from sim.analysis import checks_lists as lists
 from sim.analysis import checks_order as order
 from sim.analysis import checks_origin as origin
 from sim.analysis import checks_requests as requests
+from sim.analysis import checks_rows as rows
 from sim.analysis import checks_summary as summary
 from sim.analysis import checks_swaps as swaps
 from sim.analysis import checks_system as system
-from sim.analysis.checks_tables import SOUND
+from sim.analysis.checks_tables import SOUND as SOUND_TABLES
 from sim.analysis.claims import Claims, columns_of
 from sim.analysis.course import Course
 from sim.analysis.ends import CourseEnds, Ends
@@ -21,6 +22,7 @@ from sim.analysis.facts import Facts
 from sim.analysis.findings import Difference, Report
 from sim.analysis.stays import Stays
 from sim.analysis.timetable import Timetable
+from sim.analysis.told_ends import ToldEnds
 from sim.policies.presets import KvAxes, resolve
 from sim.record.json_read import contradictions, scenario_of, scenarios_of_run, workload_of
 from sim.record.json_shape import Heading, Provenance, Run, shaped
@@ -30,8 +32,15 @@ from sim.show import escape, show
 from sim.simulation import settings
 from sim.workload.generate import declared
 
+SOUND = {**SOUND_TABLES, **rows.SOUND}
+
 BELONGS = "the run is one of its scenario"
 WORKLOAD = "requests are those of the scenario"
+
+MOST_JOBS_AGAIN = 200_000
+"""Of a folder's run with more jobs, the decisions are not made again unless that is asked for: it takes too long."""
+
+LIMIT_AGAIN = f"at most {MOST_JOBS_AGAIN:,}, or --decisions"
 
 ORIGIN: Mapping[str, Callable[[Claims], Iterator[Difference]]] = {
     "settings are those of scenario and policy": origin.settings_differ,
@@ -51,6 +60,9 @@ FROM_TABLES: Mapping[str, Callable[[Facts], Iterator[Difference]]] = {
     "who never fits is rejected, nobody else": requests.turned_away,
     "inter-token gaps sum to last - first token": system.gaps_add_up,
     "busy time is at most the makespan": system.busy_time,
+    "like jobs in a row are one row": rows.one_row,
+    "like jobs take what the device charges": rows.lines,
+    "blocks of like jobs are taken when needed": rows.growths,
     "summary: counts": summary.counts,
     "summary: makespan and rates": summary.rates,
     "summary: distributions": summary.distributions,
@@ -184,7 +196,13 @@ def check_claims(claims: Claims, report: Report) -> None:
     }
     if claims.run is not None:
         checks["tokens leave at the ends of their jobs"] = lists.token_times(facts, claims.run)
-    checks |= _plain(facts) if claims.plain else _decided_again(facts, stays)
+    if claims.plain:
+        checks |= _plain(facts)
+    elif claims.run is None and facts.jobs > MOST_JOBS_AGAIN and not report.every_decision:
+        report.left_out.append(f"{where}every decision is made again: {facts.jobs:,} jobs; {LIMIT_AGAIN}")
+        checks |= _not_decided_again(facts, stays)
+    else:
+        checks |= _decided_again(facts, stays)
     for name, differences in checks.items():
         report.run(name, differences, where)
 
@@ -236,8 +254,23 @@ def _decided_again(facts: Facts, stays: Stays) -> dict[str, Iterable[Difference]
     return checks
 
 
+def _not_decided_again(facts: Facts, stays: Stays) -> dict[str, Iterable[Difference]]:
+    """What each request came to is what the record says, as far as that can be."""
+    ends = ToldEnds(facts)
+    return {
+        "nobody is scheduled who does not run": order.in_stay(facts, stays),
+        "how each request ended can be": ends.differences(),
+        "nobody is served before arrival": order.after_arrival(facts, ends),
+        **_metrics(facts, ends),
+    }
+
+
 def _of_ends(facts: Facts, ends: Ends) -> dict[str, Iterable[Difference]]:
     return {
         **{name: check(facts, ends) for name, check in FROM_ENDS.items()},
-        **{name: requests.columns(facts, ends, columns) for name, columns in requests.METRICS.items()},
+        **_metrics(facts, ends),
     }
+
+
+def _metrics(facts: Facts, ends: Ends) -> dict[str, Iterable[Difference]]:
+    return {name: requests.columns(facts, ends, columns) for name, columns in requests.METRICS.items()}

@@ -21,70 +21,81 @@ from sim.request import Ints
 def work_adds_up(facts: Facts) -> Iterator[Difference]:
     """Prefill tokens and decoding sequences of each job are the sums of what was scheduled."""
     for name, due in (("prefill_tokens", facts.prefill_tokens), ("decode_requests", facts.sequences)):
-        yield from _per_job(name, due, facts.record.jobs[name])
+        yield from _per_piece(facts, name, due, facts.pieces.table[name])
 
 
 def no_empty_job(facts: Facts) -> Iterator[Difference]:
     empty = (facts.chunks == 0) & (facts.decodes == 0) & (facts.copies == 0)
-    for job in np.flatnonzero(empty).tolist():
-        yield Difference(f"job {job}", "something scheduled", "nothing")
+    for piece in np.flatnonzero(empty).tolist():
+        yield Difference(f"job {facts.pieces.first[piece]}", "something scheduled", "nothing")
 
 
 def kinds(facts: Facts) -> Iterator[Difference]:
     """A job's kind follows from its content."""
     due = np.where(facts.chunks == 0, int(Kind.DECODE), np.where(facts.decodes > 0, int(Kind.MIXED), int(Kind.PREFILL)))
     due[(facts.copies > 0) & (facts.chunks == 0) & (facts.decodes == 0)] = Kind.SWAP
-    kind = facts.record.jobs["kind"]
-    for job in np.flatnonzero(due != kind).tolist():
-        yield Difference(f"job {job}, kind", Kind(int(due[job])).name.lower(), Kind(int(kind[job])).name.lower())
+    kind = facts.pieces.table["kind"]
+    for piece in np.flatnonzero(due != kind).tolist():
+        where = f"job {facts.pieces.first[piece]}, kind"
+        yield Difference(where, Kind(int(due[piece])).name.lower(), Kind(int(kind[piece])).name.lower())
 
 
 def durations(facts: Facts) -> Iterator[Difference]:
-    """Each job takes what its device charges for its work, rounded once; and what faults add to it."""
+    """Each job takes what its device charges for its work, rounded once; and what faults add to it.
+
+    Of like jobs the first: that the others follow from it, ``checks_rows`` sees to.
+    """
     scenario = facts.claims.scenario
     work = Work(facts.prefill_tokens, facts.sequences, facts.context_tokens, facts.copied_blocks)
     due = troubles.ends(scenario, facts.starts_ns, job_ns(scenario, work)) - facts.starts_ns
-    found = facts.ends_ns - facts.starts_ns
-    for job in np.flatnonzero(due != found).tolist():
-        yield Difference(f"job {job}, duration", time(due[job]), time(found[job]))
+    found = facts.pieces.first_ends_ns - facts.starts_ns
+    for piece in np.flatnonzero(due != found).tolist():
+        yield Difference(f"job {facts.pieces.first[piece]}, duration", time(due[piece]), time(found[piece]))
+    yield from troubles.within(scenario, facts.pieces)
 
 
 def earliest_starts(_: Facts, timetable: Timetable) -> Iterator[Difference]:
     """The device is idle only when nobody is there."""
-    due, found = timetable.due_starts_ns, timetable.facts.starts_ns
-    for job in np.flatnonzero(due != found).tolist():
-        yield Difference(f"job {job}, start", time(due[job]), time(found[job]))
+    facts = timetable.facts
+    due, found = timetable.due_starts_ns, facts.starts_ns
+    for piece in np.flatnonzero(due != found).tolist():
+        yield Difference(f"job {facts.pieces.first[piece]}, start", time(due[piece]), time(found[piece]))
 
 
 def decisions(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
     """How many join, prefill and decode in each job is what the composition makes of those who are there."""
-    due = decide(facts, timetable)
-    jobs = slice(0, facts.jobs)
-    yield from _per_job("admissions", due.admitted[jobs], facts.admissions)
-    yield from _per_job("chunks", due.chunks[jobs], facts.chunks)
-    yield from _per_job("decodes", due.decodes[jobs], facts.decodes)
+    pieces = slice(0, len(facts.pieces))
+    for again, admissions in ((False, facts.admissions), (True, np.zeros_like(facts.admissions))):
+        due = decide(facts, timetable, again=again)
+        several = facts.pieces.jobs > 1
+        for name, column, found in (
+            ("admissions", due.admitted, admissions),
+            ("chunks", due.chunks, facts.chunks),
+            ("decodes", due.decodes, facts.decodes),
+        ):
+            yield from _per_piece(facts, name, np.where(several | (not again), column[pieces], found), found)
 
 
 def crowd(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
     """How many wait and run at each job follows from who has come, joined and gone."""
-    jobs = slice(0, facts.jobs)
-    yield from _per_job("waiting", timetable.waiting[jobs] - facts.admissions, facts.record.jobs["waiting"])
-    yield from _per_job("running", timetable.running[jobs] + facts.admissions, facts.record.jobs["running"])
-    yield from _per_job("swapped", np.zeros(facts.jobs, dtype=np.int64), facts.record.jobs["swapped"])
+    pieces, told = slice(0, len(facts.pieces)), facts.pieces.table
+    yield from _per_piece(facts, "waiting", timetable.waiting[pieces] - facts.admissions, told["waiting"])
+    yield from _per_piece(facts, "running", timetable.running[pieces] + facts.admissions, told["running"])
+    yield from _per_piece(facts, "swapped", np.zeros(len(facts.pieces), dtype=np.int64), told["swapped"])
 
 
 def slots(facts: Facts, stays: Stays, most: int) -> Iterator[Difference]:
     """Each sequence of a request takes a slot."""
-    taken = np.maximum(stays.count(facts.workload.samples[stays.owner]), facts.record.jobs["running"])
-    for job in np.flatnonzero(taken > most).tolist():
-        yield Difference(f"job {job}, running", f"at most {most}", int(taken[job]))
+    taken = np.maximum(stays.count(facts.workload.samples[stays.owner]), facts.pieces.table["running"])
+    for piece in np.flatnonzero(taken > most).tolist():
+        yield Difference(f"job {facts.pieces.first[piece]}, running", f"at most {most}", int(taken[piece]))
 
 
 def budget(facts: Facts, _: Stays, most: int) -> Iterator[Difference]:
     """A job schedules at most its budget of tokens."""
     tokens = facts.prefill_tokens + facts.sequences
-    for job in np.flatnonzero(tokens > most).tolist():
-        yield Difference(f"job {job}, tokens", f"at most {most}", int(tokens[job]))
+    for piece in np.flatnonzero(tokens > most).tolist():
+        yield Difference(f"job {facts.pieces.first[piece]}, tokens", f"at most {most}", int(tokens[piece]))
 
 
 def chunk_sizes(facts: Facts) -> Iterator[Difference]:
@@ -98,10 +109,10 @@ def chunk_sizes(facts: Facts) -> Iterator[Difference]:
     if axes.composition == "alternate":
         due = np.minimum(left, axes.chunk_tokens)
     elif axes.composition != "prefill-first":
-        crowd = facts.record.jobs
+        crowd, piece = facts.pieces.table, facts.first_piece[rows]
         there = crowd["waiting"] + crowd["running"]
-        bound = np.where(there[facts.first_job[rows]] > 1, axes.long_prefill_tokens or FOREVER, FOREVER)
-        due = np.where(facts.copied_around[facts.first_job[rows]], tokens, np.minimum(tokens, bound))
+        bound = np.where(there[piece] > 1, axes.long_prefill_tokens or FOREVER, FOREVER)
+        due = np.where(facts.copied_around[piece], tokens, np.minimum(tokens, bound))
     for at in np.flatnonzero(due != tokens).tolist():
         where = f"job {facts.first_job[rows[at]]}, {facts.claims.request(facts.owner[rows[at]])}, tokens"
         yield Difference(where, int(due[at]), int(tokens[at]))
@@ -109,24 +120,26 @@ def chunk_sizes(facts: Facts) -> Iterator[Difference]:
 
 def blocked(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
     """Slots are all that can keep the head of the queue out: at decisions that would have let it in."""
-    axes, jobs = facts.claims.axes, facts.record.jobs
+    axes, told = facts.claims.axes, facts.pieces.table
     if axes.batching == "static":
-        asked = timetable.running[: facts.jobs] == 0
+        asked = again = timetable.running[: len(facts.pieces)] == 0
     elif axes.composition == "alternate":
-        asked = facts.chunks == 0
+        asked, again = facts.chunks == 0, facts.chunks == 0
         asked[:1] = False
         asked[1:] &= facts.chunks[:-1] == 0
     else:
-        asked = facts.chunks < (axes.prefills_per_job or FOREVER)
-    due = np.where(asked & (jobs["waiting"] > 0), int(Blocked.SLOTS), int(Blocked.NOTHING))
-    for job in np.flatnonzero(due != jobs["blocked"]).tolist():
-        found = Blocked(int(jobs["blocked"][job])).name.lower()
-        yield Difference(f"job {job}, blocked", Blocked(int(due[job])).name.lower(), found)
+        asked = again = facts.chunks < (axes.prefills_per_job or FOREVER)
+    for whose, each in ((asked, facts.pieces.jobs > 0), (again, facts.pieces.jobs > 1)):
+        due = np.where(whose & (told["waiting"] > 0), int(Blocked.SLOTS), int(Blocked.NOTHING))
+        for piece in np.flatnonzero((due != told["blocked"]) & each).tolist():
+            found = Blocked(int(told["blocked"][piece])).name.lower()
+            where = f"job {facts.pieces.first[piece]}, blocked"
+            yield Difference(where, Blocked(int(due[piece])).name.lower(), found)
 
 
 def chunk_places(facts: Facts) -> Iterator[Difference]:
     """A chunk's place is one of its job's scheduling order."""
-    items = (facts.chunks + facts.decodes)[facts.first_job]
+    items = (facts.chunks + facts.decodes)[facts.first_piece]
     place = facts.record.schedule["place"]
     for row in np.flatnonzero(facts.is_chunk & (place >= items)).tolist():
         where = f"job {facts.first_job[row]}, {facts.claims.request(facts.owner[row])}, place"
@@ -154,7 +167,7 @@ def emission_marks(facts: Facts) -> Iterator[Difference]:
         yield Difference(where, int(facts.emits[row]), int(emits[row]))
 
 
-def _per_job(name: str, due: Ints, found: Ints) -> Iterator[Difference]:
-    for job in np.flatnonzero(due != found).tolist():
-        values: tuple[Value, Value] = (int(due[job]), int(found[job]))
-        yield Difference(f"job {job}, {name}", *values)
+def _per_piece(facts: Facts, name: str, due: Ints, found: Ints) -> Iterator[Difference]:
+    for piece in np.flatnonzero(due != found).tolist():
+        values: tuple[Value, Value] = (int(due[piece]), int(found[piece]))
+        yield Difference(f"job {facts.pieces.first[piece]}, {name}", *values)

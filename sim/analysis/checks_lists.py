@@ -33,11 +33,11 @@ def token_times(facts: Facts, run: Run) -> Iterator[Difference]:
 
 
 def _ends(facts: Facts, row: int) -> Ints:
-    """When the tokens of an emitting row leave."""
+    """When the tokens of an emitting row leave. In a record that was read from a JSON every job is a piece."""
     if facts.is_chunk[row]:
         return facts.ends_ns[facts.first_job[row : row + 1]]
     first = int(facts.record.schedule["job"][row])
-    return facts.decode_ends_ns[first : first + int(facts.record.schedule["jobs"][row])]
+    return facts.ends_ns[facts.pieces.decoding[first : first + int(facts.record.schedule["jobs"][row])]]
 
 
 def lists(facts: Facts, timetable: Timetable, run: Run) -> Iterator[Difference]:

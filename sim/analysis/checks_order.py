@@ -21,7 +21,7 @@ def after_arrival(facts: Facts, ends: Ends) -> Iterator[Difference]:
         yield Difference(f"{facts.claims.request(index)}, scheduled tokens", 0, int(facts.scheduled[index]))
     admitted = np.flatnonzero(facts.admitted_job < FOREVER)
     joined_ns = np.full(facts.requests, FOREVER, dtype=np.int64)
-    joined_ns[admitted] = facts.starts_ns[facts.admitted_job[admitted]]
+    joined_ns[admitted] = facts.start_ns(facts.admitted_job[admitted])
     instants = {
         "admission": joined_ns,
         "first scheduled": facts.first_scheduled_ns,

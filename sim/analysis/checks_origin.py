@@ -9,8 +9,8 @@ import numpy as np
 
 from sim.analysis.checks_tables import time
 from sim.analysis.claims import Claims
+from sim.analysis.exact import whole_ns
 from sim.analysis.findings import Difference, Value
-from sim.analysis.timetable import whole_ns
 from sim.request import NEVER, Ints, Workload
 from sim.scenario import Request, Scenario
 from sim.show import show

@@ -1,6 +1,6 @@
 """Is the summary that of the record? Every figure anew, exact; floats to their last digits."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 
@@ -10,6 +10,7 @@ from sim.analysis.checks_tables import time
 from sim.analysis.exact import dot, total
 from sim.analysis.facts import Facts
 from sim.analysis.findings import Difference, Value
+from sim.analysis.levels import levels_of
 from sim.engine.plan import Blocked, Loss
 from sim.record.json_shape import Distribution
 from sim.request import NEVER, Ints, Status
@@ -21,7 +22,7 @@ PRECISION = Fraction(1, 10**9)
 def counts(facts: Facts) -> Iterator[Difference]:
     """Requests by status, jobs, preemptions and tokens."""
     summary, status = facts.claims.summary, facts.record.requests["status"]
-    scheduled = total(facts.prefill_tokens) + total(facts.sequences)
+    scheduled = total(facts.prefill_tokens) + dot(facts.sequences, facts.pieces.jobs)
     due = {
         "requests": facts.requests,
         **{name.name.lower(): int(np.count_nonzero(status == name)) for name in Status},
@@ -56,18 +57,19 @@ def pool(facts: Facts) -> Iterator[Difference]:
         if (kv is None) != (found is None):
             yield Difference("summary, kv", None if kv is None else "figures", "figures" if found else None)
         return
-    jobs, kept = record.jobs, found.kept_out
-    used = kv.blocks - jobs["withheld_blocks"] - jobs["free_blocks"]
-    n, levels = _figures(used, facts.ends_ns - facts.starts_ns)
+    kept, (used, used_ns) = found.kept_out, levels_of(record, kv.blocks)
+    n, levels = _figures(used, used_ns)
     out = record.copies["out"] == 1
-    blocked, behind = jobs["blocked"], np.maximum(jobs["waiting"] - 1, 0)
+    jobs, told = facts.pieces.jobs, facts.pieces.table
+    blocked, behind = told["blocked"], np.maximum(told["waiting"] - 1, 0)
+    kept_out = blocked != Blocked.NOTHING
     of_jobs: dict[str, tuple[int, int]] = {
         "usedBlocks, min": (int(used.min()) if len(used) else 0, found.used_blocks.min),
         "usedBlocks, p99": (int(levels["p99"] or 0), found.used_blocks.p99),
         "usedBlocks, max": (int(used.max()) if len(used) else 0, found.used_blocks.max),
-        **{f"keptOut, {name}": (int(np.count_nonzero(blocked == Blocked[name.upper()])), getattr(kept, name))
+        **{f"keptOut, {name}": (total(jobs[blocked == Blocked[name.upper()]]), getattr(kept, name))
            for name in ("blocks", "slots", "budget", "swapped", "holes")},
-        "keptOut, headOfLine": (total(behind[blocked != Blocked.NOTHING]), kept.head_of_line),
+        "keptOut, headOfLine": (dot(behind[kept_out], jobs[kept_out]), kept.head_of_line),
     }  # fmt: skip
     due: dict[str, tuple[int, int]] = {
         "blocks": (kv.blocks, found.blocks),
@@ -116,8 +118,10 @@ def distributions(facts: Facts) -> Iterator[Difference]:
         "queue": (facts.first_scheduled_ns - arrival_ns)[finished],
     }
     for name, values in spans.items():
-        yield from _distribution(name, values, np.ones_like(values), getattr(summary, name))
-    yield from _distribution("itl", *facts.gaps(finished), summary.itl)
+        longest_ns = int(values.max()) if len(values) else None
+        yield from _distribution(name, *_figures(values, np.ones_like(values)), longest_ns, getattr(summary, name))
+    gaps = facts.gaps(finished)
+    yield from _distribution("itl", *gaps.figures(), gaps.bounds_ns()[1] if gaps.count else None, summary.itl)
 
 
 def _rounded_mean(sums: Ints, counts_: Ints, of: np.typing.NDArray[np.bool_]) -> Ints:
@@ -125,8 +129,9 @@ def _rounded_mean(sums: Ints, counts_: Ints, of: np.typing.NDArray[np.bool_]) ->
     return np.asarray(whole + (2 * rest >= counts_[of]))
 
 
-def _distribution(name: str, values: Ints, times: Ints, found: Distribution) -> Iterator[Difference]:
-    n, due = _figures(values, times)
+def _distribution(
+    name: str, n: int, due: Mapping[str, Fraction | None], longest_ns: int | None, found: Distribution
+) -> Iterator[Difference]:
     if found.n != n:
         yield Difference(f"summary, {name}, n", n, found.n)
     for figure, ns in due.items():
@@ -135,7 +140,7 @@ def _distribution(name: str, values: Ints, times: Ints, found: Distribution) -> 
         exact = ns is not None and ns.denominator == 1
         if not _near(ms, claimed, exact=exact):
             yield Difference(f"summary, {name}, {figure}", None if ms is None else float(ms), _shown(claimed))
-    yield from _instant(f"{name}, max", int(values[times > 0].max()) if n else None, found.max)
+    yield from _instant(f"{name}, max", longest_ns, found.max)
 
 
 def _figures(values: Ints, times: Ints) -> tuple[int, dict[str, Fraction | None]]:

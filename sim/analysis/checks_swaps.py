@@ -9,7 +9,7 @@ from sim.analysis.checks_blocks import blocks_of, held_at_end
 from sim.analysis.facts import Facts
 from sim.analysis.findings import Difference
 from sim.analysis.stays import Stays
-from sim.request import NEVER, Status
+from sim.request import Status
 
 
 def copies(facts: Facts, stays: Stays) -> Iterator[Difference]:
@@ -18,13 +18,13 @@ def copies(facts: Facts, stays: Stays) -> Iterator[Difference]:
     most = kv.swap_blocks if kv is not None and kv.preemption == "swap" else 0
     out, taken = dict[int, int](), 0
     going = _going(facts)
+    at = 0
     due = _due(facts, stays)
-    last = NEVER
     for job, request, blocks, way in zip(*(rows[name].tolist() for name in ("job", "request", "blocks", "out")),
                                          strict=True):  # fmt: skip
-        for gone in (index for upto in range(last + 1, job + 1) for index in going.get(upto, ())):
-            taken -= out.pop(gone, 0)
-        last = job
+        while at < len(going) and going[at][0] <= job:
+            taken -= out.pop(going[at][1], 0)
+            at += 1
         where = f"job {job}, {facts.claims.request(request)} swapped {'out' if way else 'in'}"
         if way:
             least, most_held = due[request].pop(0) if due[request] else (0, -1)
@@ -50,7 +50,7 @@ def _due(facts: Facts, stays: Stays) -> dict[int, list[tuple[int, int]]]:
     Somebody who was in the job already when it became the victim may have taken blocks for it.
     """
     kv, due = facts.claims.kv, defaultdict[int, list[tuple[int, int]]](list)
-    if kv is None:
+    if kv is None or not stays.swapped.any():
         return due
     _, emitted = facts.before(stays.owner, stays.behind)
     known = facts.workload.prompt_tokens[stays.owner] + facts.workload.samples[stays.owner] * emitted
@@ -63,10 +63,8 @@ def _due(facts: Facts, stays: Stays) -> dict[int, list[tuple[int, int]]]:
     return due
 
 
-def _going(facts: Facts) -> dict[int, list[int]]:
-    """Per job who was cancelled before it."""
-    going = defaultdict[int, list[int]](list)
+def _going(facts: Facts) -> list[tuple[int, int]]:
+    """``(job, request)``: who was cancelled, and before which job, in this order."""
     requests = facts.record.requests
-    for index in np.flatnonzero(requests["status"] == Status.CANCELLED).tolist():
-        going[int(requests["ended_job"][index])].append(index)
-    return going
+    cancelled = np.flatnonzero(requests["status"] == Status.CANCELLED)
+    return sorted(zip(requests["ended_job"][cancelled].tolist(), cancelled.tolist(), strict=True))

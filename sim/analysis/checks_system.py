@@ -25,7 +25,7 @@ def littles_law(facts: Facts, stays: Stays) -> Iterator[Difference]:
         return
     spans = _spans(facts, stays)
     for name in ("waiting", "running", "swapped"):
-        over_time = _area(facts, facts.record.jobs[name])
+        over_time = _area(facts, facts.pieces.table[name])
         over_requests = 0
         for span in spans:
             if span.crowd == name:
@@ -49,13 +49,13 @@ class Spans(NamedTuple):
         """From an arrival to the first job that counts it."""
         if not self.arrives:
             return 0
-        first_ns = facts.starts_ns[np.minimum(self.first, facts.jobs - 1)]  # of one that none counts, all of it
+        first_ns = facts.start_ns(np.clip(self.first, 0, facts.jobs - 1))  # of one that none counts, all of it
         return total(np.maximum(first_ns - self.from_ns, 0)[self.first > 0])
 
     def after_it_went(self, facts: Facts) -> int:
         """From the end of a request to the first job that does not count it any more."""
         counted = (self.goes > 0) & (self.goes < facts.jobs) & (self.arrives | (self.first < self.goes))
-        return total(facts.starts_ns[self.goes[counted]] - self.to_ns[counted])
+        return total(facts.start_ns(self.goes[counted]) - self.to_ns[counted])
 
 
 def _spans(facts: Facts, stays: Stays) -> list[Spans]:
@@ -66,7 +66,7 @@ def _spans(facts: Facts, stays: Stays) -> list[Spans]:
     starts_ns = np.append(facts.starts_ns, FOREVER)
 
     def start_ns(job: Ints) -> Ints:
-        return starts_ns[np.minimum(job, facts.jobs)]
+        return starts_ns[facts.pieces.of(job)]
 
     ever = facts.admitted_job[sent] < FOREVER
     joined_ns = np.where(ever, start_ns(facts.admitted_job[sent]), ended_ns[sent])
@@ -103,7 +103,7 @@ def gaps_add_up(facts: Facts) -> Iterator[Difference]:
     """All gaps between the tokens of finished requests sum to last - first tokens, as claimed."""
     finished = facts.record.requests["status"] == Status.FINISHED
     due = total((facts.claims.columns["finish_ns"] - facts.claims.columns["first_token_ns"])[finished])
-    found = dot(*facts.gaps(finished))
+    found = facts.gaps(finished).total_ns
     if due != found:
         yield Difference("gaps between tokens, all finished requests", time(due), time(found))
 
@@ -120,8 +120,9 @@ def busy_time(facts: Facts) -> Iterator[Difference]:
 def to_the_end(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
     """The record stops when all is done, or at the horizon: no job ends after it, and the next one would."""
     horizon_ns = timetable.horizon_ns
-    for job in np.flatnonzero(facts.ends_ns > horizon_ns).tolist():
-        yield Difference(f"job {job}, end", f"at most {time(horizon_ns)}, the horizon", time(facts.ends_ns[job]))
+    for piece in np.flatnonzero(facts.ends_ns > horizon_ns).tolist():
+        where = f"job {facts.pieces.first[piece] + facts.pieces.jobs[piece] - 1}, end"
+        yield Difference(where, f"at most {time(horizon_ns)}, the horizon", time(facts.ends_ns[piece]))
     end_ns = cut_off(facts, timetable).end_ns
     if end_ns is not None and end_ns <= horizon_ns:
         yield Difference(f"job {facts.jobs}", f"in the record: it ends at {time(end_ns)}", "missing")

@@ -8,7 +8,9 @@ from sim.analysis.claims import Claims
 from sim.analysis.exact import LIMIT, Mask
 from sim.analysis.findings import Difference, Value
 from sim.clock import MAX_NS
+from sim.costs.line import MOST_FS, MOST_GROWTH_FS
 from sim.engine.plan import Blocked, Kind, Loss
+from sim.engine.span import MOST_JOBS
 from sim.fields import MAX_BLOCKS, MAX_TOKENS
 from sim.record.tables import DECODE, PREFILL
 from sim.request import NEVER, Ints, Status
@@ -18,7 +20,7 @@ MAX_SAMPLES = 10**6
 
 def columns_of_one_length(claims: Claims) -> Iterator[Difference]:
     record = claims.record
-    for name in ("requests", "jobs", "schedule", "admissions", "preemptions", "copies"):
+    for name in ("requests", "rows", "schedule", "admissions", "preemptions", "copies"):
         lengths = {len(column) for column in getattr(record, name).values()}
         if name == "requests":
             lengths |= {len(column) for _, column in record.workload.columns()}
@@ -28,9 +30,10 @@ def columns_of_one_length(claims: Claims) -> Iterator[Difference]:
 
 def rows_in_range(claims: Claims) -> Iterator[Difference]:
     record = claims.record
-    jobs, requests = len(record.jobs["start_ns"]), len(record.workload)
-    decoding = int(np.count_nonzero(record.jobs["decode_requests"] > 0))
-    yield from _within("jobs", record.jobs, {
+    jobs, requests = record.stretches.jobs, len(record.workload)
+    decoding = record.stretches.decoding
+    yield from _within("rows", record.rows, {
+        "jobs": (1, MOST_JOBS + 1), "first_fs": (0, MOST_FS + 1), "growth_fs": (0, MOST_GROWTH_FS + 1),
         "start_ns": (0, MAX_NS), "end_ns": (0, MAX_NS), "kind": (0, len(Kind)), "prefill_tokens": (0, LIMIT),
         "decode_requests": (0, LIMIT), "waiting": (0, requests + 1), "running": (0, requests + 1),
         "swapped": (0, requests + 1), "free_blocks": (NEVER, MAX_BLOCKS + 1), "withheld_blocks": (0, MAX_BLOCKS + 1),
@@ -39,7 +42,7 @@ def rows_in_range(claims: Claims) -> Iterator[Difference]:
     schedule = record.schedule
     yield from _within("schedule", schedule, {
         "request": (0, requests), "phase": (0, 2), "jobs": (1, jobs + 1), "tokens": (1, LIMIT),
-        "place": (NEVER, requests), "emits": (0, 2),
+        "place": (NEVER, requests), "emits": (0, 2), "grows": (NEVER, LIMIT),
     })  # fmt: skip
     bound = np.where(schedule["phase"] == DECODE, decoding, jobs)
     wrong = (schedule["job"] < 0) | (schedule["job"] >= bound) | (schedule["jobs"] > bound - schedule["job"])
@@ -75,20 +78,21 @@ def ids_are_unique(claims: Claims) -> Iterator[Difference]:
 
 
 def jobs_do_not_overlap(claims: Claims) -> Iterator[Difference]:
-    starts_ns, ends_ns = claims.record.jobs["start_ns"], claims.record.jobs["end_ns"]
-    for job in np.flatnonzero(ends_ns < starts_ns).tolist():
-        yield Difference(f"job {job}, end", f"at least {time(starts_ns[job])}", time(ends_ns[job]))
-    for job in (np.flatnonzero(starts_ns[1:] < ends_ns[:-1]) + 1).tolist():
-        yield Difference(f"job {job}, start", f"at least {time(ends_ns[job - 1])}", time(starts_ns[job]))
+    starts_ns, ends_ns = claims.record.rows["start_ns"], claims.record.rows["end_ns"]
+    first = claims.record.stretches.first
+    for row in np.flatnonzero(ends_ns < starts_ns).tolist():
+        yield Difference(f"job {first[row + 1] - 1}, end", f"at least {time(starts_ns[row])}", time(ends_ns[row]))
+    for row in (np.flatnonzero(starts_ns[1:] < ends_ns[:-1]) + 1).tolist():
+        yield Difference(f"job {first[row]}, start", f"at least {time(ends_ns[row - 1])}", time(starts_ns[row]))
 
 
 def one_row_a_job(claims: Claims) -> Iterator[Difference]:
     """Rows by request, then in time, so that no request is twice in a job; and stretches are as long as they can be."""
-    schedule, jobs = claims.record.schedule, claims.record.jobs
-    decoding = np.flatnonzero(jobs["decode_requests"] > 0)
+    schedule, number = claims.record.schedule, claims.record.stretches.job_of_decoding
+    jobs = claims.record.stretches.jobs
     is_stretch = schedule["phase"] == DECODE
     first, last = schedule["job"].copy(), schedule["job"] + schedule["jobs"] - 1
-    first[is_stretch], last[is_stretch] = decoding[first[is_stretch]], decoding[last[is_stretch]]
+    first[is_stretch], last[is_stretch] = number(first[is_stretch]), number(last[is_stretch])
     owner = schedule["request"]
     for row in (np.flatnonzero(np.diff(owner) < 0) + 1).tolist():
         yield Difference(f"schedule, row {row}", "rows by request", claims.request(owner[row]))
@@ -98,6 +102,10 @@ def one_row_a_job(claims: Claims) -> Iterator[Difference]:
         yield Difference(where, f"after job {last[row - 1]}", int(first[row]))
     behind = schedule["job"] + schedule["jobs"]
     joined = same & is_stretch[1:] & is_stretch[:-1] & (schedule["job"][1:] == behind[:-1])
+    lost = claims.record.preemptions  # a stretch ends with a stay
+    since = np.sort(lost["request"] * (jobs + 1) + lost["job"])
+    begun, ended = (np.searchsorted(since, owner * (jobs + 1) + job, side="right") for job in (first, last))
+    joined &= begun[1:] == ended[:-1]
     for row in (np.flatnonzero(joined) + 1).tolist():
         yield Difference(f"schedule, row {row}, {claims.request(owner[row])}", "one stretch", "two that meet")
     for name in ("admissions", "preemptions", "copies"):

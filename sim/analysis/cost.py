@@ -2,9 +2,10 @@
 
 from decimal import Decimal
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from sim.analysis.exact import combine
 from sim.request import Ints
@@ -21,7 +22,12 @@ class Work(NamedTuple):
 
 
 def job_ns(scenario: Scenario, work: Work) -> Ints:
-    """The duration of each job: the sum of its costs in fs (10^-15 s), rounded half up to ns once."""
+    """The duration of each job: the sum of its costs, rounded half up to ns once."""
+    return np.asarray((job_fs(scenario, work) + 500_000) // 1_000_000)
+
+
+def job_fs(scenario: Scenario, work: Work) -> npt.NDArray[Any]:
+    """The sum of the costs of each job in fs (10^-15 s): int64, or objects when they do not fit."""
     device, kv = scenario.device, scenario.kv
     coefficients = (
         device.job_ms,
@@ -33,8 +39,12 @@ def job_ns(scenario: Scenario, work: Work) -> Ints:
     )
     decode = (work.sequences > 0).astype(np.int64)
     columns = (np.ones_like(decode), work.prefill_tokens, decode, work.sequences, work.context_tokens, work.blocks)
-    fs = combine(tuple(map(_fs, coefficients)), columns)
-    return np.asarray((fs + 500_000) // 1_000_000)
+    return combine(tuple(map(_fs, coefficients)), columns)
+
+
+def growth_fs(scenario: Scenario, sequences: Ints) -> npt.NDArray[Any]:
+    """How much longer a job takes when each of these sequences has one token more before it."""
+    return combine((_fs(scenario.device.context_ms_per_token),), (sequences,))
 
 
 def _fs(ms: Decimal) -> int:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from sim.analysis.checks_tables import time
+from sim.analysis.exact import whole_ns
 from sim.analysis.facts import Facts
 from sim.analysis.findings import Difference, Value
-from sim.analysis.timetable import whole_ns
 from sim.analysis.told import Row, Told, planned_end_ns, planned_work
 from sim.engine.plan import Blocked, Kind, Loss
 from sim.record.again.rules import RULES, VICTIMS, victim_rule

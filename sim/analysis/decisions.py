@@ -11,17 +11,23 @@ from sim.request import Ints
 
 
 class Decisions(NamedTuple):
-    """Per decision: how many requests are admitted, are given a chunk, and decode."""
+    """Per piece, of a decision: how many requests are admitted, are given a chunk, and decode."""
 
     admitted: Ints
     chunks: Ints
     decodes: Ints
 
 
-def decide(facts: Facts, timetable: Timetable) -> Decisions:
-    """Every decision of the run by the rules of its composition and batching, all at once."""
+def decide(facts: Facts, timetable: Timetable, *, again: bool = False) -> Decisions:
+    """Every decision of the run by the rules of its composition and batching, all at once: the first of each piece.
+
+    ``again``: those behind it, for which the job before is one of the same piece and all who joined run.
+    """
     axes = facts.claims.axes
     waiting, running, decoding = timetable.waiting, timetable.running, timetable.decoding
+    if again:
+        joined = np.append(facts.admissions, np.zeros(len(waiting) - len(facts.admissions), dtype=np.int64))
+        waiting, running = waiting - joined, running + joined
     prefilling = running - decoding
     most = FOREVER if axes.max_running is None else axes.max_running
     places = np.maximum(most - running, 0)
@@ -34,7 +40,10 @@ def decide(facts: Facts, timetable: Timetable) -> Decisions:
     can_prefill = prefilling + joins
     if axes.composition == "alternate":
         decoded = np.zeros(len(waiting), dtype=bool)
-        decoded[1:] = (facts.chunks == 0)[: len(waiting) - 1]
+        before = facts.chunks == 0
+        decoded[1:] = before[: len(waiting) - 1]
+        if again:
+            decoded[: len(before)] = before
         chunks = np.where((can_prefill > 0) & (decoded | (decoding == 0)), 1, 0)
     else:
         chunks = np.minimum(can_prefill, axes.prefills_per_job or FOREVER)

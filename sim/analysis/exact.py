@@ -1,5 +1,8 @@
 """Arithmetic on columns that is exact whatever the numbers: 64 bits where they suffice, Python's integers elsewhere."""
 
+from decimal import Decimal
+from fractions import Fraction
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -41,12 +44,6 @@ def combine(coefficients: tuple[int, ...], columns: tuple[Ints, ...]) -> npt.NDA
     return sums
 
 
-def count_upto(places: Ints, rows: int) -> Ints:
-    """For each ``k`` below ``rows``, how many ``places`` are at most k. Places from ``rows`` on are never reached."""
-    here = np.clip(places[places < rows], 0, None)
-    return np.cumsum(np.bincount(here, minlength=rows))[:rows].astype(np.int64)
-
-
 def sum_by(owner: Ints, values: Ints, rows: int) -> Ints:
     """For each ``k`` below ``rows``, the sum of the values whose owner is k."""
     sums = np.zeros(rows, dtype=np.int64)
@@ -68,3 +65,8 @@ def range_max(values: Ints, first: Ints, length: Ints) -> Ints:
         windows = np.maximum(windows[:-width], windows[width:]) if len(windows) > width else windows
         width *= 2
     return largest
+
+
+def whole_ns(ms: Decimal) -> int:
+    """Half up."""
+    return floor(Fraction(ms) * 10**6 + Fraction(1, 2))

@@ -1,7 +1,7 @@
 """What follows from the tables of a run, worked out anew: nothing here calls the code that the simulator uses for it.
 
-Columns are per request, per row of the schedule, or per job, as each says. Nothing is expanded per token. The tables
-must be sound (``checks_tables``).
+Columns are per request, per row of the schedule, or per piece (like jobs in a row), as each says. Nothing is expanded
+per token, or per job. The tables must be sound (``checks_tables``, ``checks_rows``).
 """
 
 from functools import cached_property
@@ -9,13 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from sim.analysis.exact import FOREVER, Mask, range_max, sum_by
+from sim.analysis.gaps import Gaps
 from sim.analysis.rows import Rows
 from sim.engine.plan import Loss
 from sim.request import NEVER, Ints
 
 
 class Facts(Rows):
-    """Of each request what was computed and emitted, and when its tokens came; of each job what is in it."""
+    """Of each request what was computed and emitted, and when its tokens came; of each piece what is in its jobs."""
 
     # Requests
 
@@ -43,7 +44,7 @@ class Facts(Rows):
 
     @cached_property
     def first_scheduled_ns(self) -> Ints:
-        return self._first(self.owner, self.starts_ns[self.first_job], NEVER)
+        return self._first(self.owner, self.starts_ns[self.first_piece], NEVER)
 
     @cached_property
     def completed_job(self) -> Ints:
@@ -59,7 +60,7 @@ class Facts(Rows):
     @cached_property
     def first_token_ns(self) -> Ints:
         rows = self.emits
-        return self._first(self.owner[rows], self.ends_ns[self.first_job[rows]], NEVER)
+        return self._first(self.owner[rows], self.pieces.first_ends_ns[self.first_piece[rows]], NEVER)
 
     @cached_property
     def last_token_job(self) -> Ints:
@@ -69,7 +70,7 @@ class Facts(Rows):
     @cached_property
     def last_token_ns(self) -> Ints:
         rows = self.emits
-        return self._last(self.owner[rows], self.ends_ns[self.last_job[rows]], NEVER)
+        return self._last(self.owner[rows], self.ends_ns[self.last_piece[rows]], NEVER)
 
     @cached_property
     def all_emitted(self) -> Mask:
@@ -111,7 +112,23 @@ class Facts(Rows):
         rows = np.flatnonzero(self.emits)
         same = self.owner[rows[1:]] == self.owner[rows[:-1]]
         before, after = rows[:-1][same], rows[1:][same]
-        return self.owner[after], self.ends_ns[self.first_job[after]] - self.ends_ns[self.last_job[before]]
+        first_ns = self.pieces.first_ends_ns[self.first_piece[after]]
+        return self.owner[after], first_ns - self.ends_ns[self.last_piece[before]]
+
+    @cached_property
+    def _stretch_bounds(self) -> tuple[Ints, Ints]:
+        """Of each row the first and the last of the decoding pieces that it lies in; of a chunk something else."""
+        schedule, begins = self.record.schedule, self.pieces.first_decoding
+        return (
+            np.searchsorted(begins, schedule["job"]),
+            np.searchsorted(begins, schedule["job"] + schedule["jobs"]) - 1,
+        )
+
+    @cached_property
+    def _gaps_before_ns(self) -> Ints:
+        """Before the first job of each decoding piece but the first: from the end of the decoding job before to its."""
+        here = self.pieces.decoding
+        return self.pieces.first_ends_ns[here[1:]] - self.ends_ns[here[:-1]]
 
     @cached_property
     def longest_gap_ns(self) -> Ints:
@@ -119,87 +136,103 @@ class Facts(Rows):
         longest = np.full(self.requests, NEVER, dtype=np.int64)
         request, gap_ns = self._between
         np.maximum.at(longest, request, gap_ns)
-        long = self.is_stretch & (self.record.schedule["jobs"] > 1)
-        first, steps = self.record.schedule["job"][long], self.record.schedule["jobs"][long] - 1
-        np.maximum.at(longest, self.owner[long], range_max(np.diff(self.decode_ends_ns), first, steps))
+        here = self.pieces.decoding
+        last_ns = (self.ends_ns - self.pieces.last_starts_ns)[here]
+        inside_ns = np.where(self.pieces.jobs[here] > 1, last_ns, NEVER)  # on a line the last job is the longest
+        first, last = (bound[self.is_stretch] for bound in self._stretch_bounds)
+        owner = self.owner[self.is_stretch]
+        np.maximum.at(longest, owner, inside_ns[first])
+        on = np.flatnonzero(last > first)
+        longest_ns = np.maximum(self._gaps_before_ns, inside_ns[1:])
+        np.maximum.at(longest, owner[on], range_max(longest_ns, first[on], last[on] - first[on]))
         return longest
 
-    def gaps(self, of: Mask) -> tuple[Ints, Ints]:
-        """``(gap_ns, how often)``: all gaps between tokens of the requests in ``of``."""
+    def gaps(self, of: Mask) -> Gaps:
+        """All gaps between tokens of the requests in ``of``."""
         request, between_ns = self._between
         between_ns = between_ns[of[request]]
         rows = self.is_stretch & of[self.owner]
-        first = self.record.schedule["job"][rows]
-        steps = self.record.schedule["jobs"][rows] - 1
-        bins = len(self.decoding) + 1
-        begun = np.cumsum(np.bincount(first, minlength=bins))
-        ended = np.cumsum(np.bincount(first + steps, minlength=bins))
-        inside = (begun - ended)[: max(len(self.decoding) - 1, 0)]
-        gap_ns = np.concatenate([between_ns, np.diff(self.decode_ends_ns)])
-        return gap_ns, np.concatenate([np.ones_like(between_ns), inside])
+        first, last = (bound[rows] for bound in self._stretch_bounds)
+        here = self.pieces.decoding
+        begun = np.bincount(first, minlength=len(here) + 1)
+        decode = np.cumsum(begun - np.bincount(last + 1, minlength=len(here) + 1))[: len(here)]
+        on = (decode - begun[: len(here)])[1:]
+        several = np.flatnonzero(self.pieces.jobs[here] > 1)
+        lines = here[several]
+        return Gaps(
+            ns=np.concatenate([between_ns, self._gaps_before_ns]),
+            times=np.concatenate([np.ones_like(between_ns), on]),
+            later_fs=self.pieces.later_fs[lines],
+            growth_fs=self.pieces.growth_fs[lines],
+            later=self.pieces.jobs[lines] - 1,
+            later_ns=(self.ends_ns - self.pieces.first_ends_ns)[lines],
+            later_times=decode[several],
+        )
 
-    # Jobs
+    # Pieces: what is in each of their jobs, or in the first of them
 
     @cached_property
     def prefill_tokens(self) -> Ints:
         """Prompt tokens of each job."""
         rows = self.is_chunk
-        return sum_by(self.first_job[rows], self.record.schedule["tokens"][rows], self.jobs)
+        return sum_by(self.first_piece[rows], self.record.schedule["tokens"][rows], len(self.pieces))
 
     @cached_property
     def chunks(self) -> Ints:
         """How many chunks each job holds."""
-        return np.bincount(self.first_job[self.is_chunk], minlength=self.jobs)
+        return np.bincount(self.first_piece[self.is_chunk], minlength=len(self.pieces))
 
     @cached_property
     def decodes(self) -> Ints:
         """How many requests decode in each job."""
-        return self._per_decoding_job(np.ones_like(self.owner[self.is_stretch]))
+        return self._per_decoding_piece(np.ones_like(self.owner[self.is_stretch]))
 
     @cached_property
     def sequences(self) -> Ints:
         """How many sequences decode in each job: all samples of each request."""
-        return self._per_decoding_job(self.samples[self.is_stretch])
+        return self._per_decoding_piece(self.samples[self.is_stretch])
 
     @cached_property
     def context_tokens(self) -> Ints:
-        """Tokens of context that the decodes of each job read: of each sequence, those before and the new one."""
+        """Tokens of context that the decodes of each first job read: of each sequence, those before and the new one."""
         rows = self.is_stretch
         at_start = self.workload.prompt_tokens[self.owner] + self.emitted_before - self.record.schedule["job"]
-        context = self._per_decoding_job((self.samples * at_start)[rows])
-        context[self.decoding] += self.sequences[self.decoding] * np.arange(len(self.decoding))
+        context = self._per_decoding_piece((self.samples * at_start)[rows])
+        here = self.pieces.decoding
+        context[here] += self.sequences[here] * self.pieces.first_decoding[:-1]
         return context
 
     @cached_property
     def copies(self) -> Ints:
         """How many requests each job copies."""
-        return np.bincount(self.record.copies["job"], minlength=self.jobs)
+        return np.bincount(self.pieces.of(self.record.copies["job"]), minlength=len(self.pieces))
 
     @cached_property
     def copied_around(self) -> Mask:
-        """Whether a job may belong to a decision with copies, which go before it."""
-        near = self.copies.copy()
-        for back in (1, 2):
-            near[back:] += self.copies[:-back] if back < len(near) else 0
+        """Whether a first job may belong to a decision with copies, which go before it: in one of the two jobs."""
+        copied = np.sort(self.record.copies["job"])
+        first = self.pieces.first
+        near: Ints = np.searchsorted(copied, first, side="right") - np.searchsorted(copied, first - 2)
         return np.not_equal(near, 0)
 
     @cached_property
     def copied_blocks(self) -> Ints:
         """Blocks that each job copies."""
-        return sum_by(self.record.copies["job"], self.record.copies["blocks"], self.jobs)
+        copies = self.record.copies
+        return sum_by(self.pieces.of(copies["job"]), copies["blocks"], len(self.pieces))
 
     @cached_property
     def admissions(self) -> Ints:
-        """How many requests join ``running`` with each job."""
-        return np.bincount(self.record.admissions["job"], minlength=self.jobs)
+        """How many requests join ``running`` with each first job."""
+        return np.bincount(self.pieces.of(self.record.admissions["job"]), minlength=len(self.pieces))
 
-    def _per_decoding_job(self, values: Ints) -> Ints:
-        """Per job, the sum of one value for each stretch that it lies in."""
-        first = self.record.schedule["job"][self.is_stretch]
-        behind = first + self.record.schedule["jobs"][self.is_stretch]
-        steps = np.zeros(len(self.decoding) + 1, dtype=np.int64)
+    def _per_decoding_piece(self, values: Ints) -> Ints:
+        """Per piece, the sum of one value for each stretch that it lies in."""
+        first, last = (bound[self.is_stretch] for bound in self._stretch_bounds)
+        here = self.pieces.decoding
+        steps = np.zeros(len(here) + 1, dtype=np.int64)
         np.add.at(steps, first, values)
-        np.subtract.at(steps, behind, values)
-        column = np.zeros(self.jobs, dtype=np.int64)
-        column[self.decoding] = np.cumsum(steps)[:-1]
+        np.subtract.at(steps, last + 1, values)
+        column = np.zeros(len(self.pieces), dtype=np.int64)
+        column[here] = np.cumsum(steps)[:-1]
         return column

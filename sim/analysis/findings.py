@@ -38,11 +38,16 @@ class Tried(NamedTuple):
 
 @dataclass
 class Report:
-    """What ``verify`` says. ``checks`` names every check that ran, once; ``tried`` is there after ``--inject all``."""
+    """What ``verify`` says. ``checks`` names every check that ran, once; ``tried`` is there after ``--inject all``.
+
+    ``left_out``: what was not checked, and why. ``every_decision``: nothing is left out for being long.
+    """
 
     checks: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     tried: list[Tried] | None = None
+    left_out: list[str] = field(default_factory=list)
+    every_decision: bool = False
 
     @property
     def ok(self) -> bool:
@@ -63,8 +68,9 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON wants it."""
         tried = {} if self.tried is None else {"tried": [fault._asdict() for fault in self.tried]}
+        left_out = {"leftOut": list(self.left_out)} if self.left_out else {}
         findings = [finding._asdict() for finding in self.findings]
-        return {"ok": self.ok, "checks": list(self.checks), "findings": findings, **tried}
+        return {"ok": self.ok, "checks": list(self.checks), "findings": findings, **left_out, **tried}
 
     def lines(self) -> Iterator[str]:
         """The report as text, one finding a line."""
@@ -72,6 +78,8 @@ class Report:
             yield f"{fault.name}: {f'caught: {fault.by}' if fault.caught else 'NOT CAUGHT'}"
         for finding in self.findings:
             yield f"{finding.where}: {finding.check}: expected {_text(finding.expected)}, found {_text(finding.found)}"
+        for what in self.left_out:
+            yield f"left out: {what}"
         if self.tried is not None:
             caught = sum(fault.caught for fault in self.tried)
             yield f"{caught} of {len(self.tried)} faults caught"

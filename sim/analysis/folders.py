@@ -67,7 +67,7 @@ def _check_run(open_file: Open, prefix: str, report: Report) -> None:
     for name in parquet_form.TABLES:
         with open_file(f"{prefix}{name}.parquet") as file:
             tables[name] = parquet_form.read(name, file)
-    record = parquet_form.record_of(tables)
+    record = parquet_form.record_of(tables, _block_tokens(heading))
     where = f"{escape(prefix)} " if prefix else ""
     if not len(record.workload):
         raise ResultError(f"{prefix}requests.parquet: no requests")
@@ -105,6 +105,12 @@ def _resolved(resolved: Scenario, heading: Heading, claims: Claims) -> Iterator[
     asked, record = origin.asked(scenario), claims.record.workload
     if (asked is None) != (claims.asked is None) or (asked is not None and asked.sha256() != record.sha256()):
         yield Difference("scenario.toml, workload", "that of the record", "another")
+
+
+def _block_tokens(heading: Heading) -> int:
+    """Those of the pool, 0 without one; whether they are those of the scenario, the check of the settings sees."""
+    block_tokens = heading.settings.get("kv.block_tokens")
+    return block_tokens if isinstance(block_tokens, int) and block_tokens > 0 else 0
 
 
 def _column(prefix: str, columns: Mapping[str, Any], name: str) -> Any:

@@ -7,23 +7,29 @@ import numpy as np
 
 from sim.analysis.claims import Claims
 from sim.analysis.exact import Mask
+from sim.analysis.pieces import Pieces
+from sim.analysis.troubles import instants_ns
 from sim.record.tables import DECODE, PREFILL
 from sim.request import NEVER, Ints
 
 
 class Rows:
-    """Columns, one entry a row of the schedule. The tables must be sound (``checks_tables``)."""
+    """Columns, one entry a row of the schedule. The tables must be sound (``checks_tables``, ``checks_rows``).
+
+    A *job* is the number of one; what is asked of jobs is asked of *pieces*, each of which stands for like jobs.
+    """
 
     def __init__(self, claims: Claims) -> None:
         self.claims = claims
         self.record = record = claims.record
         self.workload = record.workload
         self.requests = len(record.workload)
-        self.jobs = len(record.jobs["start_ns"])
-        self.starts_ns = record.jobs["start_ns"]
-        self.ends_ns = record.jobs["end_ns"]
-        self.decoding = np.flatnonzero(record.jobs["decode_requests"] > 0)
-        self.decode_ends_ns = self.ends_ns[self.decoding]
+        self.jobs = record.stretches.jobs
+        self.pieces = Pieces(record, instants_ns(claims.scenario))
+        self.starts_ns = self.pieces.starts_ns
+        """When the first job of each piece begins."""
+        self.ends_ns = self.pieces.ends_ns
+        """When the last job of each piece ends."""
 
     @cached_property
     def owner(self) -> Ints:
@@ -50,8 +56,22 @@ class Rows:
 
     def _numbered(self, job: Ints) -> Ints:
         number = job.copy()
-        number[self.is_stretch] = self.decoding[job[self.is_stretch]]
+        number[self.is_stretch] = self.record.stretches.job_of_decoding(job[self.is_stretch])
         return number
+
+    @cached_property
+    def first_piece(self) -> Ints:
+        """The piece that each row begins with."""
+        return self.pieces.of(self.first_job)
+
+    @cached_property
+    def last_piece(self) -> Ints:
+        """The piece that each row ends with."""
+        return self.pieces.of(self.last_job + 1) - 1
+
+    def start_ns(self, job: Ints) -> Ints:
+        """When each of these jobs begins, with which a piece does."""
+        return self.starts_ns[self.pieces.of(job)]
 
     @cached_property
     def samples(self) -> Ints:
@@ -72,20 +92,28 @@ class Rows:
         if not len(self.owner):
             return np.zeros_like(request), np.zeros_like(request)
         schedule = self.record.schedule
-        row = np.searchsorted(self._key(self.owner, self.first_job), self._key(request, job)) - 1
+        row = np.searchsorted(self._keys, self._key(request, job)) - 1
         mine = (row >= 0) & (self.owner[row] == request)
-        steps = np.minimum(np.searchsorted(self.decoding, job) - schedule["job"][row], schedule["jobs"][row])
+        steps = np.minimum(self.pieces.decoding_before(job) - schedule["job"][row], schedule["jobs"][row])
         stretch = self.is_stretch[row]
         tokens = np.where(stretch, steps * self.samples[row], schedule["tokens"][row])
         emitted = np.where(stretch, steps, self._marked[row])
-        scheduled = _sums_before(schedule["tokens"], self.owner)[row] + tokens
+        scheduled = self._scheduled_before[row] + tokens
         return np.where(mine, scheduled, 0), np.where(mine, self.emitted_before[row] + emitted, 0)
+
+    @cached_property
+    def _keys(self) -> Ints:
+        return self._key(self.owner, self.first_job)
+
+    @cached_property
+    def _scheduled_before(self) -> Ints:
+        return _sums_before(self.record.schedule["tokens"], self.owner)
 
     @cached_property
     def life(self) -> Ints:
         """The life that each row belongs to, by its place in :attr:`lives`; NEVER before any."""
         lives = self.lives
-        place = np.searchsorted(lives.key, self._key(self.owner, self.first_job), side="right") - 1
+        place = np.searchsorted(lives.key, self._keys, side="right") - 1
         mine = place >= 0
         mine[mine] = lives.owner[place[mine]] == self.owner[mine]
         return np.where(mine, place, NEVER)

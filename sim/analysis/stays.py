@@ -64,32 +64,32 @@ class Stays:
 
     @cached_property
     def decision(self) -> Ints:
-        """For each job the first one of its decision: copies out, copies in and the work belong together."""
-        facts, jobs = self.facts, self.facts.record.jobs
-        told = np.zeros(facts.jobs, dtype=bool)
+        """For each piece the first one of its decision: copies out, copies in and the work belong together."""
+        facts, pieces = self.facts, self.facts.pieces
+        told = np.zeros(len(pieces), dtype=bool)
         for table in (facts.record.admissions, facts.record.preemptions):
-            told[table["job"]] = True
-        is_swap = jobs["kind"] == Kind.SWAP
-        same = np.zeros(facts.jobs, dtype=bool)
+            told[pieces.of(table["job"])] = True
+        is_swap = pieces.table["kind"] == Kind.SWAP
+        same = np.zeros(len(pieces), dtype=bool)
         same[1:] = is_swap[:-1] & ~told[1:] & (facts.starts_ns[1:] == facts.ends_ns[:-1])
         for name in ("waiting", "running", "swapped", "free_blocks"):
-            same[1:] &= jobs[name][1:] == jobs[name][:-1]
-        first = np.where(same, 0, np.arange(facts.jobs))
-        return np.maximum.accumulate(first) if facts.jobs else first
+            same[1:] &= pieces.table[name][1:] == pieces.table[name][:-1]
+        first = np.where(same, 0, np.arange(len(pieces)))
+        return np.maximum.accumulate(first) if len(pieces) else first
 
     @property
     def cut_off(self) -> Mask:
-        """The jobs of a last decision of which only copies are in the record: at a horizon its work may be missing."""
-        facts = self.facts
-        if not facts.jobs or facts.record.jobs["kind"][-1] != Kind.SWAP:
-            return np.zeros(facts.jobs, dtype=bool)
+        """The pieces of a last decision of which only copies are told: at a horizon its work may be missing."""
+        pieces = self.facts.pieces
+        if not len(pieces) or pieces.table["kind"][-1] != Kind.SWAP:
+            return np.zeros(len(pieces), dtype=bool)
         last: Mask = self.decision == self.decision[-1]
         return last
 
     def count(self, weight: Ints) -> Ints:
-        """Per job the sum of the weights of the stays that it lies in."""
-        jobs = self.facts.jobs
-        steps = np.zeros(jobs + 1, dtype=np.int64)
-        np.add.at(steps, np.minimum(self.first, jobs), weight)
-        np.subtract.at(steps, np.minimum(np.maximum(self.behind, self.first), jobs), weight)
-        return np.cumsum(steps)[:jobs]
+        """Per piece the sum of the weights of the stays that it lies in."""
+        pieces = self.facts.pieces
+        steps = np.zeros(len(pieces) + 1, dtype=np.int64)
+        np.add.at(steps, pieces.of(self.first), weight)
+        np.subtract.at(steps, pieces.of(np.maximum(self.behind, self.first)), weight)
+        return np.cumsum(steps)[: len(pieces)]

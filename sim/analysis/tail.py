@@ -25,8 +25,9 @@ def cut_off(facts: Facts, timetable: Timetable) -> CutOff:
     if timetable.cut_ns == FOREVER:
         return CutOff([], None)
     due, last = decide(facts, timetable), facts.jobs
+    decision = len(facts.pieces)
     axes, goes = facts.claims.axes, timetable.goes
-    admitted, chunks, decodes = (int(column[last]) for column in due)
+    admitted, chunks, decodes = (int(column[decision]) for column in due)
     here = timetable.sent & (timetable.arrives <= last) & (goes > last)
     queue = np.flatnonzero(here & (facts.admitted_job == FOREVER))
     joined = queue[np.argsort(facts.workload.arrival_ns[queue], kind="stable")][:admitted]

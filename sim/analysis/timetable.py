@@ -1,13 +1,10 @@
 """Who must have been there at each decision: what arrivals, cancellations and the horizon demand of the schedule."""
 
-from decimal import Decimal
-from fractions import Fraction
 from functools import cached_property
-from math import floor
 
 import numpy as np
 
-from sim.analysis.exact import FOREVER, Mask, count_upto
+from sim.analysis.exact import FOREVER, Mask, whole_ns
 from sim.analysis.facts import Facts
 from sim.request import NEVER, Ints, Status
 
@@ -41,12 +38,9 @@ class Timetable:
         """The first decision at or after each cancel time, as if no job were cut off."""
         facts, cancel_ns = self.facts, self._cancel_ns
         decision_ns = np.where((cancel_ns == NEVER) | (cancel_ns > self.horizon_ns), FOREVER, cancel_ns)
-        if facts.jobs:
-            during = np.searchsorted(facts.starts_ns, cancel_ns, side="left") - 1
-            end_ns = facts.ends_ns[np.maximum(during, 0)]
-            within = (cancel_ns != NEVER) & (during >= 0) & (end_ns >= cancel_ns)
-            decision_ns = np.where(within, end_ns, decision_ns)
-        return decision_ns
+        begun, end_ns = facts.pieces.moments.begun_before(cancel_ns)
+        within = (cancel_ns != NEVER) & (begun > 0) & (end_ns >= cancel_ns)
+        return np.where(within, end_ns, decision_ns)
 
     @cached_property
     def _finished_ns(self) -> Ints:
@@ -88,22 +82,26 @@ class Timetable:
         return np.where(self.finishes, self.facts.last_token_ns, self.cancelled_ns)
 
     @cached_property
-    def decisions_ns(self) -> Ints:
-        """When each decision is taken: the starts of the jobs, and of one that was cut off."""
-        return np.append(self.facts.starts_ns, [self.cut_ns] if self.cut_ns < FOREVER else []).astype(np.int64)
+    def decisions(self) -> Ints:
+        """The first decision of each piece; at last that of a job that was cut off."""
+        cut = [self.facts.jobs] if self.cut_ns < FOREVER else []
+        return np.append(self.facts.pieces.first, cut).astype(np.int64)
+
+    def _decisions_before(self, ns: Ints) -> Ints:
+        """How many decisions are taken before each instant: at the starts of the jobs, and of one that was cut off."""
+        return self.facts.pieces.moments.begun_before(ns)[0] + (ns > self.cut_ns)
 
     @cached_property
     def arrives(self) -> Ints:
         """The first decision that sees each request; ``FOREVER`` if none does."""
-        return np.where(self.sent, np.searchsorted(self.decisions_ns, self._arrival_ns, side="left"), FOREVER)
+        return np.where(self.sent, self._decisions_before(self._arrival_ns), FOREVER)
 
     @cached_property
     def goes(self) -> Ints:
         """The first decision that no longer sees each request. Jobs may take no time: who finishes goes by its job."""
-        cancelled = np.searchsorted(self.decisions_ns, self.gone_ns, side="left")
-        return np.where(self.finishes, self.facts.last_token_job + 1, cancelled)
+        return np.where(self.finishes, self.facts.last_token_job + 1, self._decisions_before(self.gone_ns))
 
-    # Counts per decision, before it decides
+    # Counts for the first decision of each piece, before it decides
 
     @cached_property
     def waiting(self) -> Ints:
@@ -126,24 +124,20 @@ class Timetable:
         return self._upto(job[ever] + 1) - self._upto(np.maximum(self.goes, job + 1)[ever])
 
     def _upto(self, places: Ints) -> Ints:
-        return count_upto(places, len(self.decisions_ns))
+        return np.searchsorted(np.sort(places), self.decisions, side="right")
 
     # Instants
 
     @cached_property
     def due_starts_ns(self) -> Ints:
-        """The earliest moment at which each job may start: somebody is there, or the next one comes."""
+        """The earliest moment at which each piece may start: somebody is there, or the next one comes."""
         facts, cancelled = self.facts, self.sent & ~self.finishes
-        free_ns = np.concatenate([[-1], facts.ends_ns[:-1]]).astype(np.int64)[: facts.jobs]
+        free_ns = np.concatenate([[-1], facts.ends_ns[:-1]]).astype(np.int64)[: len(facts.pieces)]
         came = np.sort(self._arrival_ns[self.sent])
         went = np.sort(np.maximum(self.gone_ns, self._arrival_ns)[cancelled])
         there = np.searchsorted(came, free_ns, side="right") - np.searchsorted(went, free_ns, side="right")
-        there -= count_upto(facts.last_token_job[self.sent & self.finishes] + 1, facts.jobs)
+        finished = np.sort(facts.last_token_job[self.sent & self.finishes] + 1)
+        there -= np.searchsorted(finished, facts.pieces.first, side="right")
         stays = self.sent & (self.finishes | (self.gone_ns > self._arrival_ns))
         coming = np.append(np.sort(self._arrival_ns[stays]), FOREVER)
         return np.where(there > 0, free_ns, coming[np.searchsorted(coming[:-1], free_ns, side="right")])
-
-
-def whole_ns(ms: Decimal) -> int:
-    """Half up."""
-    return floor(Fraction(ms) * 10**6 + Fraction(1, 2))

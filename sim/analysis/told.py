@@ -41,8 +41,9 @@ class Told:
         for request, first, jobs in zip(*columns, strict=True):
             self._begin[first].append(request)
             self._stop[first + jobs].append(request)
-        self._number = np.cumsum(record.jobs["decode_requests"] > 0) - 1
-        self._decoding = (record.jobs["decode_requests"] > 0).tolist()
+        decodes = np.repeat(record.rows["decode_requests"] > 0, record.rows["jobs"])
+        self._number = np.cumsum(decodes) - 1
+        self._decoding = decodes.tolist()
         self._active: set[int] = set()
         self._upto = -1
 

@@ -1,10 +1,14 @@
 """What faults do to jobs: slow windows stretch those that start within, stalls stand in their way."""
 
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
 
-from sim.analysis.timetable import whole_ns
+from sim.analysis.checks_tables import time
+from sim.analysis.exact import whole_ns
+from sim.analysis.findings import Difference
+from sim.analysis.pieces import Pieces
 from sim.request import Ints
 from sim.scenario import Scenario
 
@@ -29,6 +33,27 @@ def ends(scenario: Scenario, starts_ns: Ints, durations_ns: Ints) -> Ints:
         for job in np.flatnonzero(touched).tolist():
             ends_ns[job] = _around(stalls, int(starts_ns[job]), int(left_ns[job]))
     return ends_ns
+
+
+def within(scenario: Scenario, pieces: Pieces) -> Iterator[Difference]:
+    """Who is touched by a fault stands alone: of several like jobs none, for all take what the device charges."""
+    windows = [
+        (fault.kind, whole_ns(fault.at_ms), whole_ns(fault.until_ms))
+        for fault in scenario.faults
+        if fault.kind in ("slow", "stall") and fault.until_ms is not None
+    ]
+    for kind, from_ns, until_ns in windows:
+        last_ns = pieces.last_starts_ns if kind == "slow" else pieces.ends_ns - 1
+        touched = (pieces.jobs > 1) & (pieces.starts_ns < until_ns) & (last_ns >= from_ns)
+        for piece in np.flatnonzero(touched).tolist():
+            where = f"job {pieces.first[piece]}, and {pieces.jobs[piece] - 1} like it"
+            yield Difference(where, f"none in the {kind} from {time(from_ns)}", "one")
+
+
+def instants_ns(scenario: Scenario) -> Ints:
+    """When a fault begins or ends."""
+    bounds = [ms for fault in scenario.faults for ms in (fault.at_ms, fault.until_ms) if ms is not None]
+    return np.array([whole_ns(ms) for ms in bounds], dtype=np.int64)
 
 
 def _stalls(scenario: Scenario) -> list[Span]:

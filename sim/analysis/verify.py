@@ -13,11 +13,14 @@ from sim.record.json_read import read_document
 __all__ = ["Finding", "Report", "verify", "verify_document", "verify_injected"]
 
 
-def verify(path: Path) -> Report:
-    """Check a JSON file, a folder of runs, or one run's folder. ``ResultError``: it can't be read as a result."""
+def verify(path: Path, *, decisions: bool = False) -> Report:
+    """Check a JSON file, a folder of runs, or one run's folder. ``ResultError``: it can't be read as a result.
+
+    ``decisions``: make every decision of a folder's runs again, however many there are.
+    """
     if not path.is_dir():
         return verify_document(read_document(path))
-    report = Report()
+    report = Report(every_decision=decisions)
     check_folder(path, report)
     return report
 

@@ -68,6 +68,10 @@ class Lives:
             stretches.append([number, 1, tokens])
         self._interrupted[request] = False
 
+    def pause(self, request: int) -> None:
+        """It is copied to the host: a stretch of decodes ends with that."""
+        self._interrupted[request] = True
+
     def close(self, request: int, *, finished: bool = False) -> None:
         """It is over: what its jobs say of the tokens that were cached, and which chunk completed the prompt."""
         life = self._open.pop(request, None)

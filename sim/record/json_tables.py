@@ -182,6 +182,7 @@ class _Reader:
         self._running.discard(request)
         if loss is Loss.SWAP:
             self._swapped[request] = life
+            self.lives.pause(request)
         else:
             self.lives.close(request)
 

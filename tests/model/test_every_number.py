@@ -222,14 +222,37 @@ def is_seen(claims: Claims) -> bool:
     return not report.ok
 
 
-@pytest.mark.parametrize("case", CASES)
+LIKE = [{"id": id_, "arrival_ms": at, "prompt_tokens": 3, "output_tokens": tokens}
+        for id_, at, tokens in (("A", 0, 14), ("B", 1, 9), ("C", 8, 3), ("D", 9, 2))]  # fmt: skip
+IN_ROWS = {
+    **CASES,
+    "rows": {
+        "workload": {"requests": LIKE}, "device": DEVICE, "kv": {"blocks": 40, "block_tokens": 4},
+        "scheduler": {"policy": "vllm", "max_running": 2},  # C and D come within a row, and wait
+    },
+    "rows, no pool": {"workload": {"requests": LIKE}, "device": DEVICE, "scheduler": {"max_running": 2}},
+    "rows, shared": {
+        "workload": {"requests": [{**request, "prefix_group": "g", "prefix_tokens": 3} for request in LIKE]},
+        "kv": {"blocks": 40, "block_tokens": 2, "prefix_cache": True}, "scheduler": {"policy": "vllm"},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ["fcfs", "chunked", "rows", "rows, no pool"])
+def test_there_are_rows_of_several_jobs(case: str) -> None:
+    record = simulate(scenarios.load({"schema": 1, "name": "s", **IN_ROWS[case]})).record
+    assert (record.rows["jobs"] > 1).any()
+    assert (record.schedule["grows"] >= 0).any() == (case == "rows")
+
+
+@pytest.mark.parametrize("case", IN_ROWS)
 def test_every_change_of_a_table_is_seen(case: str) -> None:
-    claims = claims_of(simulate(scenarios.load({"schema": 1, "name": case, **CASES[case]})))
+    claims = claims_of(simulate(scenarios.load({"schema": 1, "name": "s", **IN_ROWS[case]})))
     assert not is_seen(claims)
     unseen = []
-    for table in ("requests", "jobs", "schedule", "admissions", "preemptions", "copies"):
+    for table in ("requests", "rows", "schedule", "admissions", "preemptions", "copies"):
         for (name, row), other in changed_cells(getattr(claims.record, table)):
-            record = replace(claims.record, **{table: other})  # type: ignore[arg-type]  # all five are tables
+            record = replace(claims.record, **{table: other})  # type: ignore[arg-type]  # all six are tables
             columns = {**claims.columns, "ended_ns": record.requests["ended_ns"]}  # in the file it is one column
             if not is_seen(replace(claims, record=record, columns=columns)):
                 unseen.append(f"{table}.{name}[{row}] -> {other[name][row]}")
