@@ -40,8 +40,6 @@ WORKLOAD = "requests are those of the scenario"
 MOST_JOBS_AGAIN = 200_000
 """Of a folder's run with more jobs, the decisions are not made again unless that is asked for: it takes too long."""
 
-LIMIT_AGAIN = f"at most {MOST_JOBS_AGAIN:,}, or --decisions"
-
 ORIGIN: Mapping[str, Callable[[Claims], Iterator[Difference]]] = {
     "settings are those of scenario and policy": origin.settings_differ,
     "provenance is that of the scenario": origin.provenance,
@@ -199,7 +197,7 @@ def check_claims(claims: Claims, report: Report) -> None:
     if claims.plain:
         checks |= _plain(facts)
     elif claims.run is None and facts.jobs > MOST_JOBS_AGAIN and not report.every_decision:
-        report.left_out.append(f"{where}every decision is made again: {facts.jobs:,} jobs; {LIMIT_AGAIN}")
+        report.left_out.append(f"{where}every decision is made again: {facts.jobs:,} jobs; {_limit()}")
         checks |= _not_decided_again(facts, stays)
     else:
         checks |= _decided_again(facts, stays)
@@ -252,6 +250,10 @@ def _decided_again(facts: Facts, stays: Stays) -> dict[str, Iterable[Difference]
             requests.jobs_differ(facts, "ended_job", ends.ended_job),
         )
     return checks
+
+
+def _limit() -> str:
+    return f"at most {MOST_JOBS_AGAIN:,}, or --decisions"
 
 
 def _not_decided_again(facts: Facts, stays: Stays) -> dict[str, Iterable[Difference]]:
