@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 import typer
 
 from sim import options
-from sim.errors import HeadwayError, OutputError, ScenarioError
+from sim.errors import HeadwayError, LimitError, OutputError, ScenarioError
 
 if TYPE_CHECKING:
     from sim.experiment import Plan
@@ -108,7 +108,15 @@ def run(
         raise ScenarioError(*rejections)
     if target is not None:
         write.check_writable(target)
-    results = [_with_progress(plan, language, check) for plan in plans]
+    results: list[Result] = []
+    try:
+        for plan in plans:
+            results.append(_with_progress(plan, language, check))
+    except LimitError as error:
+        if target is not None and error.result is not None:
+            write.save_all([*results, error.result], target)
+            say(f"written: {target}, up to where it was stopped and marked as incomplete")
+        raise
     if target is not None:
         write.save_all(results, target)
     _show(results, as_json, language)

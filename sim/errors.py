@@ -1,5 +1,7 @@
 """The ways in which Headway refuses, each with the exit code that the command line gives it."""
 
+from typing import Any
+
 
 class HeadwayError(Exception):
     """Base of all. Its arguments are the lines of the message: ``type(e)(*e.args)`` gives an equal error.
@@ -32,9 +34,13 @@ class StalledError(HeadwayError):
 
 
 class LimitError(HeadwayError):
-    """A limit (``max_jobs``, ``max_seconds``, the range of the clock) ended the run."""
+    """A limit (``max_jobs``, ``max_seconds``, the range of the clock) ended the run.
+
+    ``result``: what there was by then, marked as incomplete (:attr:`sim.Result.incomplete`); None if there is none.
+    """
 
     exit_code = 3
+    result: Any = None
 
 
 class OutputError(HeadwayError):

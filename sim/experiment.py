@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from sim.engine.scheduler import Monitor
-from sim.errors import ScenarioError
+from sim.engine.monitor import Monitor
+from sim.errors import LimitError, ScenarioError
 from sim.policies.admission import NeverFits
 from sim.policies.presets import PRESETS, oddities, resolve
 from sim.record.result import Result
@@ -28,7 +28,14 @@ class Plan:
     scenario: Scenario
 
     def run(self, monitors: Sequence[Monitor] = (), *, check: bool = False) -> Result:
-        result = simulate(self.scenario, check=check, monitors=monitors)
+        """``LimitError`` has the incomplete result, if there is one."""
+        try:
+            return self._named(simulate(self.scenario, check=check, monitors=monitors))
+        except LimitError as error:
+            error.result = None if error.result is None else self._named(error.result)
+            raise
+
+    def _named(self, result: Result) -> Result:
         resolved = dict(result.resolved)
         if self.name != result.policy:
             resolved["run"] = {**resolved["run"], "variants": [{"name": self.name, "set": {}}]}

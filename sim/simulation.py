@@ -22,7 +22,7 @@ from sim.engine.late import LAST, events_scheduled, late
 from sim.engine.monitor import Monitor
 from sim.engine.scheduler import Parts, Scheduler
 from sim.engine.swap import Swap
-from sim.errors import StalledError
+from sim.errors import LimitError, StalledError
 from sim.policies.admission import NeverFits
 from sim.policies.orders import ORDERS
 from sim.policies.presets import Axes, Choice, KvAxes, compose, resolve
@@ -67,20 +67,30 @@ def simulate(
     workload, trace_sha256 = build(scenario)
     choice = resolve(scenario)
     replica = Replica(scenario, choice, workload, monitors, spans=spans, cohort=cohort, check=check)
-    replica.run()
-    work = replica.work()
-    record = replica.log.record(0 if choice.kv is None else choice.kv.block_tokens)
-    check_tokens(record, choice.axes.max_model_tokens)
-    return Result(
-        name=scenario.scheduler.policy,
-        policy=scenario.scheduler.policy,
-        scenario=scenario.document,
-        resolved=resolved(scenario, choice),
-        settings=settings(scenario, choice),
-        provenance=provenance(scenario, workload, trace_sha256),
-        record=record,
-        work=work,
-    )
+
+    def result(incomplete: str | None = None) -> Result:
+        work = replica.work()
+        record = replica.log.record(0 if choice.kv is None else choice.kv.block_tokens)
+        check_tokens(record, choice.axes.max_model_tokens)
+        return Result(
+            name=scenario.scheduler.policy,
+            policy=scenario.scheduler.policy,
+            scenario=scenario.document,
+            resolved=resolved(scenario, choice),
+            settings=settings(scenario, choice),
+            provenance=provenance(scenario, workload, trace_sha256),
+            record=record,
+            work=work,
+            incomplete=incomplete,
+        )
+
+    try:
+        replica.run()
+    except LimitError as error:
+        replica.end()
+        error.result = result(str(error))
+        raise
+    return result()
 
 
 class Replica:
@@ -116,9 +126,8 @@ class Replica:
             swap=self._swap,
             never_fits=NeverFits(axes, kv, crashes=bool(self._faults.crashes_ns)),
         )
-        observers: list[Monitor] = [self.log, self._countdown]
-        if scenario.run.max_jobs is not None or scenario.run.max_seconds is not None:
-            observers.append(Limits(scenario.run.max_jobs, scenario.run.max_seconds))
+        limits = Limits(scenario.run.max_jobs, scenario.run.max_seconds)
+        observers: list[Monitor] = [*([limits] if limits.any else []), self.log, self._countdown]
         if kv is not None:
             quiet_from_ns = max(self._faults.last_ns, int(max(workload.arrival_ns.max(), workload.cancel_ns.max())))
             observers.append(Liveness(kv.blocks * kv.block_tokens, quiet_from_ns))
@@ -139,6 +148,10 @@ class Replica:
             if error.__cause__ is not None:  # raised by a process, not by SimPy itself for want of events
                 raise
             raise StalledError(*self._stuck()) from None
+        self.end()
+
+    def end(self) -> None:
+        """Whoever has not ended by now is unfinished."""
         self._scheduler.stop()
         self.log.end_unfinished(self._scheduler.state.running, self._swap.indices)
 

@@ -50,7 +50,8 @@ def run(result: Result) -> dict[str, Any]:
 
 
 def heading(result: Result) -> dict[str, Any]:
-    return {"name": result.name, "policy": result.policy, "settings": dict(result.settings)}
+    marked = {} if result.incomplete is None else {"incomplete": result.incomplete}
+    return {"name": result.name, "policy": result.policy, **marked, "settings": dict(result.settings)}
 
 
 def summary(figures: Summary) -> dict[str, Any]:

@@ -163,6 +163,7 @@ class Run(Shape):
 
     name: str
     policy: str
+    incomplete: str | None = None
     settings: dict[str, Scalar]
     requests: list[Asked] = Field(min_length=1)
     events: list[Event]
@@ -185,6 +186,7 @@ class Heading(Shape):
     schema_: Literal["headway.run/1"] = Field(alias="schema")
     name: str
     policy: str
+    incomplete: str | None = None
     settings: dict[str, Scalar]
     provenance: Provenance
     summary: Summary

@@ -36,6 +36,7 @@ class Limits(Monitor):
         self._max_seconds = max_seconds
         self._began = monotonic()
         self._told = 0
+        self.any = max_jobs is not None or max_seconds is not None
 
     def on_job(self, job: Job) -> None:
         if self._max_jobs is not None and job.number + job.count > self._max_jobs:

@@ -53,6 +53,7 @@ def read_run(open_file: Open, prefix: str) -> Result:
         raise ResultError(f"{prefix}summary.json: there is no {error}") from None
     return Result(
         **heading,
+        incomplete=summary.get("incomplete"),
         scenario=_toml(open_file, f"{prefix}as-read.toml"),
         resolved=_toml(open_file, f"{prefix}scenario.toml"),
         record=parquet_form.record_of(columns, heading["settings"].get("kv.block_tokens") or 0),

@@ -33,6 +33,8 @@ class Result:
     provenance: Mapping[str, Any]
     record: Record
     work: Mapping[str, int]
+    incomplete: str | None = None
+    """Why the run did not come to its end, if so; whoever had not ended by then is unfinished."""
 
     @cached_property
     def timeline(self) -> Timeline:

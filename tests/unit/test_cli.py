@@ -20,6 +20,7 @@ import pytest
 
 import sim
 from sim import cli
+from sim.request import Status
 from sim.record import disk
 
 ROOT = Path(sim.__file__).parents[1]
@@ -448,11 +449,34 @@ def test_exit_1_when_an_invariant_breaks(headway: Command, monkeypatch: pytest.M
     assert not Path("out").exists()
 
 
-def test_exit_3_when_a_limit_ends_it_and_nothing_is_written(headway: Command, tmp_path: Path) -> None:
-    answer = headway(*RUNS, "--set", "run.max_jobs=3", "--output", "out")
+STOPPED = "stopped after 3 jobs (run.max_jobs): 3 jobs, 15.75 ms of simulated time"
+
+
+def test_exit_3_when_a_limit_ends_it_and_without_output_nothing_is_written(headway: Command, tmp_path: Path) -> None:
+    answer = headway(*RUNS, "--set", "run.max_jobs=3")
     assert (answer.code, answer.out) == (3, "")
-    assert answer.err.splitlines()[1:] == ["stopped after 3 jobs (run.max_jobs): 3 jobs, 15.75 ms of simulated time"]
+    assert answer.err.splitlines()[1:] == [STOPPED]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("output", ["out", "out.json"])
+def test_what_there_is_when_a_limit_ends_it_is_written_and_marked(headway: Command, output: str) -> None:
+    """fcfs is stopped, so chunked never ran."""
+    answer = headway(*RUNS, "--set", "run.max_jobs=3", "--output", output)
+    assert (answer.code, answer.out) == (3, "")
+    written = f"written: {output}, up to where it was stopped and marked as incomplete"
+    assert answer.err.splitlines()[1:] == [written, STOPPED]
+    (result,) = sim.open_results(output)
+    assert (result.name, result.incomplete) == ("fcfs", STOPPED)
+    assert [len(result.jobs["start_ns"]), result.requests["status"].tolist()] == [3, [Status.UNFINISHED] * 3]
+
+
+@pytest.mark.parametrize("output", ["out", "out/fcfs", "out.json"])
+def test_an_incomplete_result_is_not_verified(headway: Command, output: str) -> None:
+    headway(*RUNS, "--set", "run.max_jobs=3", "--output", output.partition("/")[0])
+    answer = headway("verify", output)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.endswith(f"the run fcfs is incomplete ({STOPPED}): only a whole one can be verified\n")
 
 
 def test_exit_3_when_it_is_stuck(headway: Command, monkeypatch: pytest.MonkeyPatch) -> None:

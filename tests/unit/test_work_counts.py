@@ -1,13 +1,15 @@
-"""What a run costs the simulator, in events on SimPy's heap: a count that is the same on every machine, unlike time.
+"""What a run costs the simulator: counts that are the same on every machine, unlike time.
 
-A job costs two events: its end, and the late decision behind it. Nothing is paid per token of a prompt. A change here
-is a change of speed: make it on purpose.
+A job, or a stretch of like jobs, costs an event, its end; the decision behind it another if anything else happens at
+that instant. Nothing is paid per token. A change here is a change of speed: make it on purpose.
 """
 
 from typing import Any
 
 import pytest
 from tiny import Document, request, simulate
+
+import sim
 
 
 def events(requests: list[Document], policy: str = "fcfs", **settings: Any) -> int:
@@ -72,3 +74,76 @@ def test_decisions_and_jobs_are_counted() -> None:
     """Three jobs, a decision before each; and the one after A's end, which finds nothing until B comes."""
     work = simulate([request("A", 0, 2, 2), request("B", 50, 1, 1)])["work"]
     assert {"decisions": 4, "jobs": 3}.items() <= work.items()
+
+
+def test_decodes_that_nothing_disturbs_are_one_event() -> None:
+    """A thousand tokens more, and not an event more."""
+    assert alone(1, 1100) == alone(1, 100)
+
+
+def test_a_stretch_of_decodes_is_one_row_whatever_its_length() -> None:
+    few, many = (simulate([request("A", 0, 1, output), request("B", 0, 1, output)])["work"] for output in (10, 1000))
+    assert many["rows"] == few["rows"]
+    assert many["jobs"] - few["jobs"] == 990
+
+
+def test_no_policy_is_asked_about_decodes_while_nobody_waits() -> None:
+    """Twice: to begin, and when all is done."""
+    assert simulate([request("A", 0, 1, 1000)])["work"]["policyCalls"] <= 2
+
+
+# --- a request, in five loads ----------------------------------------------------------------------------------------
+
+DEVICE = {"job_ms": 0.2, "prefill_ms_per_token": 0.02, "decode_ms_per_batch": 8.0, "decode_ms_per_request": 0.02,
+          "context_ms_per_token": 0.000005}  # fmt: skip
+REQUESTS = 400
+
+
+def per_request(prompt: int, output: int, rate: float, *, blocks: int = 40_000, **kv: Any) -> dict[str, float]:
+    """Each count of work, divided by the number of requests."""
+    document = {
+        "schema": 1,
+        "name": "load",
+        "workload": {
+            "count": REQUESTS,
+            "arrivals": {"process": "poisson", "rate_per_s": rate},
+            "prompt_tokens": {"distribution": "fixed", "value": prompt},
+            "output_tokens": {"distribution": "fixed", "value": output},
+        },
+        "device": DEVICE,
+        "kv": {"blocks": blocks, "block_tokens": 16, **kv},
+        "scheduler": {"policy": "vllm", "token_budget": 2048, "max_running": 256},
+    }
+    work = sim.simulate(sim.load(document)).work
+    return {name: count / REQUESTS for name, count in work.items()}
+
+
+LOADS = {
+    # it is due, its process begins, a span is cut, its prefill ends, a span ends with it, it is told, a late decision
+    # (somebody was told), its process ends; and some instants that fall together
+    "moderate": ((512, 512, 8.0), {"heapEvents": 8.5, "rows": 6, "policyCalls": 1.1}),
+    "moderate, prefix cache": ((512, 512, 8.0), {"heapEvents": 8.5, "rows": 6, "policyCalls": 1.1}),
+    # nobody cuts a span while the queue stands
+    "saturated": ((512, 512, 28.0), {"heapEvents": 7, "rows": 5, "policyCalls": 1.5}),
+    # each on its own: nothing to cut, but the scheduler sleeps and is woken
+    "light": ((512, 512, 0.0119), {"heapEvents": 8.5, "rows": 5.5, "policyCalls": 2.1}),
+    # four chunks of 2,048 tokens and more
+    "long prompts": ((8192, 16, 4.0), {"heapEvents": 12, "rows": 14, "policyCalls": 6}),
+    # each is preempted several times, computes all again, and is a row in four tables each time
+    "preempting": ((64, 512, 28.0), {"heapEvents": 14, "rows": 24, "policyCalls": 7}),
+}
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_what_a_request_costs(load: str) -> None:
+    (prompt, output, rate), most = LOADS[load]
+    blocks = 2000 if load == "preempting" else 40_000
+    found = per_request(prompt, output, rate, blocks=blocks, prefix_cache="cache" in load)
+    assert {name: found[name] for name in most if found[name] > most[name]} == {}, found
+
+
+def test_tokens_cost_nothing() -> None:
+    """Four times the output, the same number of requests at a quarter of the rate: the same work."""
+    short, long = per_request(512, 128, 8.0), per_request(512, 512, 2.0)
+    for name in ("heapEvents", "rows", "policyCalls"):
+        assert long[name] <= 1.1 * short[name], name
