@@ -461,7 +461,7 @@ def test_a_column_that_is_missing_is_told(result: Result, tmp_path: Path) -> Non
             if file != "requests.parquet":
                 return data
             out: Any = io.BytesIO()
-            parquet_form.write(pq.ParquetFile(io.BytesIO(data)).read().drop_columns([name]), out)
+            parquet_form.write([pq.ParquetFile(io.BytesIO(data)).read().drop_columns([name])], out)
             return bytes(out.getvalue())
 
         return change
