@@ -16,7 +16,7 @@ from sim.analysis import checks_swaps as swaps
 from sim.analysis import checks_system as system
 from sim.analysis.checks_tables import SOUND as SOUND_TABLES
 from sim.analysis.claims import Claims, columns_of
-from sim.analysis.course import Course
+from sim.analysis.course import COUNTED, Course
 from sim.analysis.ends import CourseEnds, Ends
 from sim.analysis.facts import Facts
 from sim.analysis.findings import Difference, Report
@@ -262,6 +262,7 @@ def _not_decided_again(facts: Facts, stays: Stays) -> dict[str, Iterable[Differe
     return {
         "nobody is scheduled who does not run": order.in_stay(facts, stays),
         "how each request ended can be": ends.differences(),
+        COUNTED: jobs.crowd_in_stays(facts, stays),
         "nobody is served before arrival": order.after_arrival(facts, ends),
         **_metrics(facts, ends),
     }
