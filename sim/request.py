@@ -74,7 +74,7 @@ class Workload:
         """Requests of which only this is said."""
 
         def same(value: int) -> Ints:
-            return np.full(len(arrival_ns), value, dtype=np.int64)
+            return np.broadcast_to(np.int64(value), len(arrival_ns))  # one number, whatever the length
 
         return cls(
             arrival_ns=arrival_ns,

@@ -70,19 +70,19 @@ def simulate(
 
     def result(incomplete: str | None = None) -> Result:
         work = replica.work()
-        record = replica.log.record(0 if choice.kv is None else choice.kv.block_tokens)
-        check_tokens(record, choice.axes.max_model_tokens)
-        return Result(
+        whole = Result(
             name=scenario.scheduler.policy,
             policy=scenario.scheduler.policy,
             scenario=scenario.document,
             resolved=resolved(scenario, choice),
             settings=settings(scenario, choice),
             provenance=provenance(scenario, workload, trace_sha256),
-            record=record,
+            record=replica.log.record(0 if choice.kv is None else choice.kv.block_tokens),
             work=work,
             incomplete=incomplete,
         )
+        check_tokens(whole.record, whole.requests, choice.axes.max_model_tokens)
+        return whole
 
     try:
         replica.run()

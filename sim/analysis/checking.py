@@ -23,6 +23,7 @@ from sim.analysis.findings import Difference, Report
 from sim.analysis.stays import Stays
 from sim.analysis.timetable import Timetable
 from sim.analysis.told_ends import ToldEnds
+from sim.errors import ResultError
 from sim.policies.presets import KvAxes, resolve
 from sim.record.json_read import contradictions, scenario_of, scenarios_of_run, workload_of
 from sim.record.json_shape import Heading, Provenance, Run, shaped
@@ -155,7 +156,12 @@ def _check_run(run: Run, scenario: Scenario, provenance: Provenance | None, wher
 
 
 def belonging(run: Run | Heading, base: Scenario, where: str, report: Report) -> Scenario | None:
-    """What the run must have run: of the scenarios that fit its name and policy that with its settings."""
+    """What the run must have run: of the scenarios that fit its name and policy that with its settings.
+
+    ``ResultError``: it was stopped before its end, so that it is no run of any scenario.
+    """
+    if run.incomplete is not None:
+        raise ResultError(f"the run {show(run.name)} is incomplete ({run.incomplete}): only a whole one can be verified")
     candidates = scenarios_of_run(base, run.name, run.policy)
     named = f"name {show(run.name)}, policy {show(run.policy)}"
     report.run(BELONGS, [] if candidates else [Difference(named, "a run of the scenario", "none")], where)

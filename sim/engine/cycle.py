@@ -168,7 +168,7 @@ class Cycle:
             return False
         if waits:
             if request.ended or request.index in self._swap.out:
-                raise InvariantError(f"a policy prefills {request!r}, which does not wait")
+                raise InvariantError(f"a policy admits {request!r}, which does not wait")
             if not self._admit(request, tokens, scheduled=True):
                 return False
         elif self._memory.can_grow(request, request.computed + tokens):

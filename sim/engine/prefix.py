@@ -87,6 +87,14 @@ class Prefixed:
     def lacks_hole(self, request: Request) -> bool:
         return False
 
+    @property
+    def distinct(self) -> int:
+        """How many different contents can be found."""
+        for index, holding in self._holdings.items():
+            self._catch_up(index, holding)
+        counted = sum(holding.found for holding in self._holdings.values() if holding.table is None)
+        return len(self._blocks_with) + counted + self._free.counted
+
     def cached(self, request: Request) -> int:
         return self._hit(request).count * self._block_tokens
 
@@ -328,6 +336,11 @@ class FreeList:
     def numbers(self) -> Collection[int]:
         """The numbers of the single blocks."""
         return {entry for entry in self.found if entry >= 0}
+
+    @property
+    def counted(self) -> int:
+        """Blocks of requests that are kept by counts, with something to be found."""
+        return sum(size for entry, size in self.found.items() if entry < 0)
 
     def add(self, block: int, *, found: bool) -> None:
         if found:

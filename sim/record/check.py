@@ -3,14 +3,15 @@
 import numpy as np
 
 from sim.errors import InvariantError
-from sim.record.tables import Record
-from sim.record.timeline import Timeline, request_columns
+from sim.record.tables import Record, Table
 from sim.request import Ints, Status, Workload
 
 
-def check_tokens(record: Record, max_model_tokens: int) -> None:
-    """Per finished request: scheduled = prompt + output - 1 + recomputed - cached tokens, and all its output left."""
-    columns = request_columns(record, Timeline(record))
+def check_tokens(record: Record, columns: Table, max_model_tokens: int) -> None:
+    """Per finished request: scheduled = prompt + output - 1 + recomputed - cached tokens, and all its output left.
+
+    ``columns`` are those of the requests.
+    """
     scheduled = np.zeros(len(record.workload), dtype=np.int64)
     np.add.at(scheduled, record.schedule["request"], record.schedule["tokens"])
     cached = columns["cached_tokens"] + columns["cached_on_resume_tokens"]

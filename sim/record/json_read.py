@@ -214,6 +214,7 @@ def _result(document: Mapping[str, Any], run: Run, base: Scenario, where: str) -
         provenance=document["provenance"],
         record=record_of(run, workload, candidates[0], resolve(candidates[0])),
         work=run.work,
+        incomplete=run.incomplete,
     )
 
 

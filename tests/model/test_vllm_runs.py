@@ -7,9 +7,11 @@ isolate, rule by rule, stands without them in tests/golden/test_vllm_rules.py.
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import vllm_runs
 
+import sim
 from sim.record.result import Result
 
 
@@ -28,6 +30,7 @@ def test_recorded_run(path: Path) -> None:
     assert path.is_file(), f"{path}: no recorded runs there, but HEADWAY_DATA says so"
     recording = vllm_runs.read(path)
     result, watch = vllm_runs.simulate(recording)
+    assert_equal_with_spans(recording, result)
     found = vllm_runs.expectation(recording, result, watch)
     reasons = vllm_runs.unservable(recording)
 
@@ -40,6 +43,14 @@ def test_recorded_run(path: Path) -> None:
     for id_, recorded in recording["expect"]["requests"].items():
         assert found["requests"][id_] == recorded
     assert found == recording["expect"]  # whatever else there is: how many steps, when it ended, the watermark
+
+
+def assert_equal_with_spans(recording: vllm_runs.Recording, result: Result) -> None:
+    """Every cell of every table: all else follows from them."""
+    fast = sim.simulate(sim.load(vllm_runs.scenario(recording))).record
+    for name in ("rows", "schedule", "requests", "admissions", "preemptions", "copies"):
+        one, other = getattr(fast, name), getattr(result.record, name)
+        assert [column for column in one if not np.array_equal(one[column], other[column])] == [], name
 
 
 def assert_equal_until_it_matters(

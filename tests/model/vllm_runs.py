@@ -177,7 +177,7 @@ class Watch:
 
 
 def watched(document: Mapping[str, Any], watch: Watch, *, check: bool = True) -> Result:
-    """Run a scenario as everybody does, ``watch`` looking at the memory that the composition root builds for it."""
+    """Run a scenario job by job, ``watch`` looking at the memory that the composition root builds for it."""
     composition = import_module("sim.simulation")
     build = composition.memory_of
 
@@ -186,7 +186,7 @@ def watched(document: Mapping[str, Any], watch: Watch, *, check: bool = True) ->
         return watch.memory
 
     with patch.object(composition, "memory_of", memory_of):
-        result: Result = composition.simulate(sim.load(document), check=check, monitors=[watch])
+        result: Result = composition.simulate(sim.load(document), check=check, spans=False, monitors=[watch])
     return result
 
 

@@ -29,7 +29,10 @@ ENDLESS = """\
 schema = 1
 name = "endless"
 [workload]
-requests = [{prompt_tokens = 1, output_tokens = 1000000000}]
+requests = [{prompt_tokens = 1000000000, output_tokens = 1}]
+[scheduler]
+policy = "chunked"
+chunk_tokens = 1
 """
 
 # Runs the command, but stops at the place named by the first argument: says on stdout how many seconds of the
@@ -41,9 +44,9 @@ from sim import cli
 from sim.record import disk, lock, store
 
 owner, name, times = sys.argv[1].split(".")
-owner = {"disk": disk, "Sink": store.Sink, "Limits": None}[owner]
+owner = {"disk": disk, "Sink": store.Sink, "Log": None}[owner]
 if owner is None:
-    from sim.record.monitors import Limits as owner
+    from sim.record.log import Log as owner
 real, left = getattr(owner, name), int(times)
 
 def stopping(*arguments):
@@ -60,7 +63,7 @@ cli.main(sys.argv[2:])
 """
 
 PLACES = {
-    "in the middle of the simulation": "Limits.on_job.25",
+    "in the middle of the simulation": "Log.on_job.3",
     "while it tries whether it can write": "disk.mkdir.1",
     "before the folder that it builds": "disk.mkdir.2",
     "while pyarrow writes a table": "Sink.write.3",
@@ -119,7 +122,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 @BOTH
 def test_a_long_simulation(signum: int, tmp_path: Path) -> None:
     (tmp_path / "endless.toml").write_text(ENDLESS)
-    arguments = ("run", "endless.toml", "--set", "scheduler.chunk_tokens=2", "--output", "out")
+    arguments = ("run", "endless.toml", "--set", "scheduler.prefills_per_job=1", "--output", "out")
     with started("-m", "sim", *arguments, folder=tmp_path) as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("note: ")  # it is about to simulate
@@ -171,6 +174,6 @@ def test_a_second_interrupt_ends_it_all_the_same(tmp_path: Path) -> None:
 
 @BOTH
 def test_it_says_that_nothing_was_written_by_halves(signum: int, tmp_path: Path) -> None:
-    script = ("-c", STOPS, "Limits.on_job.2", "run", "unseen", "--policy", "chunked")
+    script = ("-c", STOPS, "Log.on_job.2", "run", "unseen", "--policy", "chunked")
     with started(*script, folder=tmp_path) as process:
         assert stopped(process, signum) == (CODES[signum], f"{WORDS[signum]}; no result was left half-written\n")
