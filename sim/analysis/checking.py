@@ -16,7 +16,7 @@ from sim.analysis import checks_swaps as swaps
 from sim.analysis import checks_system as system
 from sim.analysis.checks_tables import SOUND as SOUND_TABLES
 from sim.analysis.claims import Claims, columns_of
-from sim.analysis.course import Course
+from sim.analysis.course import COUNTED, Course
 from sim.analysis.ends import CourseEnds, Ends
 from sim.analysis.facts import Facts
 from sim.analysis.findings import Difference, Report
@@ -40,8 +40,6 @@ WORKLOAD = "requests are those of the scenario"
 
 MOST_JOBS_AGAIN = 200_000
 """Of a folder's run with more jobs, the decisions are not made again unless that is asked for: it takes too long."""
-
-LIMIT_AGAIN = f"at most {MOST_JOBS_AGAIN:,}, or --decisions"
 
 ORIGIN: Mapping[str, Callable[[Claims], Iterator[Difference]]] = {
     "settings are those of scenario and policy": origin.settings_differ,
@@ -205,7 +203,7 @@ def check_claims(claims: Claims, report: Report) -> None:
     if claims.plain:
         checks |= _plain(facts)
     elif claims.run is None and facts.jobs > MOST_JOBS_AGAIN and not report.every_decision:
-        report.left_out.append(f"{where}every decision is made again: {facts.jobs:,} jobs; {LIMIT_AGAIN}")
+        report.left_out.append(f"{where}every decision is made again: {facts.jobs:,} jobs; {_limit()}")
         checks |= _not_decided_again(facts, stays)
     else:
         checks |= _decided_again(facts, stays)
@@ -260,12 +258,17 @@ def _decided_again(facts: Facts, stays: Stays) -> dict[str, Iterable[Difference]
     return checks
 
 
+def _limit() -> str:
+    return f"at most {MOST_JOBS_AGAIN:,}, or --decisions"
+
+
 def _not_decided_again(facts: Facts, stays: Stays) -> dict[str, Iterable[Difference]]:
     """What each request came to is what the record says, as far as that can be."""
     ends = ToldEnds(facts)
     return {
         "nobody is scheduled who does not run": order.in_stay(facts, stays),
         "how each request ended can be": ends.differences(),
+        COUNTED: jobs.crowd_in_stays(facts, stays),
         "nobody is served before arrival": order.after_arrival(facts, ends),
         **_metrics(facts, ends),
     }

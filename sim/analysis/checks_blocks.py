@@ -11,7 +11,7 @@ from sim.analysis.stays import Stays
 from sim.policies.presets import KvAxes
 from sim.request import NEVER, Ints
 
-BLOCKS_AT_ONCE = 2**19
+BLOCKS_AT_ONCE = 2**16
 """About so many blocks are followed one by one together."""
 
 

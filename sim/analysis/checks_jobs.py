@@ -15,7 +15,7 @@ from sim.analysis.stays import Stays
 from sim.analysis.timetable import Timetable
 from sim.engine.plan import Blocked, Kind
 from sim.record.tables import DECODE
-from sim.request import Ints
+from sim.request import NEVER, Ints, Status
 
 
 def work_adds_up(facts: Facts) -> Iterator[Difference]:
@@ -82,6 +82,32 @@ def crowd(facts: Facts, timetable: Timetable) -> Iterator[Difference]:
     yield from _per_piece(facts, "waiting", timetable.waiting[pieces] - facts.admissions, told["waiting"])
     yield from _per_piece(facts, "running", timetable.running[pieces] + facts.admissions, told["running"])
     yield from _per_piece(facts, "swapped", np.zeros(len(facts.pieces), dtype=np.int64), told["swapped"])
+
+
+def crowd_in_stays(facts: Facts, stays: Stays) -> Iterator[Difference]:
+    """The same where no decision is made again: from when the record says that each came, joined, lost and went."""
+    requests, gone, told = facts.record.requests, stays.gone, facts.pieces.table
+    sent = (requests["arrived_job"] != NEVER) & (requests["status"] != Status.REJECTED)
+    comes, joins = requests["arrived_job"][sent], np.minimum(facts.admitted_job, gone)[sent]
+    lost = np.flatnonzero(stays.preempted)
+    again = np.append(stays.owner[1:] == stays.owner[:-1], np.zeros(min(len(stays.owner), 1), dtype=bool))[lost]
+    back = np.where(again, np.append(stays.first, NEVER)[lost + 1], gone[stays.owner[lost]])
+    on_host, from_ = stays.swapped[lost], stays.behind[lost]
+    due = {
+        "waiting": _within(facts, comes, joins) + _within(facts, from_[~on_host], back[~on_host]),
+        "running": _within(facts, stays.first, stays.behind),
+        "swapped": _within(facts, from_[on_host], back[on_host]),
+    }
+    for name, column in due.items():
+        yield from _per_piece(facts, name, column, told[name])
+
+
+def _within(facts: Facts, first: Ints, until: Ints) -> Ints:
+    """Per piece, how many began with its first job or before, and are not over by then."""
+    until = np.maximum(first, until)
+    begun, over = (np.searchsorted(np.sort(job), facts.pieces.first, side="right") for job in (first, until))
+    within: Ints = begun - over
+    return within
 
 
 def slots(facts: Facts, stays: Stays, most: int) -> Iterator[Difference]:

@@ -78,7 +78,7 @@ def asked_for(claims: Claims) -> Iterator[Difference]:
     if asked is None:
         yield from _of_trace(claims)
         return
-    for index in range(len(asked)):
+    for index in range(len(asked)) if _texts(asked) != _texts(record) else ():
         if asked.id(index) != record.id(index):
             yield Difference(f"requests[{index}], id", show(asked.id(index)), show(record.id(index)))
         for name in ("tenants", "prefix_groups"):
@@ -91,6 +91,10 @@ def asked_for(claims: Claims) -> Iterator[Difference]:
             values = (due[index], found[name][index])
             shown = [_time(v) if name.endswith("_ns") else int(v) for v in values]
             yield Difference(f"{claims.request(index)}, {name.removesuffix('_ns')}", *shown)
+
+
+def _texts(workload: Workload) -> tuple[Sequence[str] | None, ...]:
+    return workload.ids, workload.tenants, workload.prefix_groups
 
 
 def _text_at(texts: Sequence[str] | None, index: int) -> str:

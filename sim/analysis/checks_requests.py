@@ -14,7 +14,7 @@ from sim.analysis.tail import cut_off
 from sim.analysis.timetable import Timetable
 from sim.engine.plan import Loss
 from sim.record.again.fits import reason_against
-from sim.record.again.walk import requests_of
+from sim.record.again.walk import each_request
 from sim.request import NEVER, Ints, Status
 
 Column = Callable[[Facts, Ends], Ints]
@@ -75,10 +75,11 @@ def reasons_differ(facts: Facts, reasons_due: Sequence[str | None]) -> Iterator[
 def turned_away(facts: Facts) -> Iterator[Difference]:
     """Who can be served by no state of the system is rejected on arrival, with the arithmetic, and nobody else is."""
     choice, status = facts.claims.choice, facts.record.requests["status"]
-    arrived = facts.record.requests["arrived_job"] != NEVER
-    for req in requests_of(facts.workload, facts.claims.axes.max_model_tokens):
-        due = reason_against(req, choice, crashes=crashes(facts.claims)) if arrived[req.index] else None
-        found = facts.record.reasons.get(req.index) if status[req.index] == Status.REJECTED else None
+    arrived = (facts.record.requests["arrived_job"] != NEVER).tolist()
+    rejected, may_crash = (status == Status.REJECTED).tolist(), crashes(facts.claims)
+    for req in each_request(facts.workload, facts.claims.axes.max_model_tokens):
+        due = reason_against(req, choice, crashes=may_crash) if arrived[req.index] else None
+        found = facts.record.reasons.get(req.index) if rejected[req.index] else None
         if due != found:
             yield Difference(f"{facts.claims.request(req.index)}, rejected", due or "no", found or "no")
 

@@ -12,6 +12,7 @@ from sim.analysis.facts import Facts
 from sim.analysis.findings import Difference, Value
 from sim.analysis.moments import Moments
 from sim.clock import FS_PER_NS
+from sim.engine.growth import LONGEST
 from sim.engine.plan import Kind
 from sim.engine.span import MOST_JOBS
 from sim.record.tables import DECODE, Record
@@ -109,7 +110,11 @@ def lines(facts: Facts) -> Iterator[Difference]:
 
 
 def growths(facts: Facts) -> Iterator[Difference]:
-    """Whoever decodes takes its next block when all that it has are full. Alone in a row a job tells so itself."""
+    """Whoever decodes takes its next block when all that it has are full. Alone in a row a job tells so itself.
+
+    Who begins to decode straight behind its prefill says so from the start, but in a record that has no rows of several
+    jobs at all (one that was read from a JSON).
+    """
     schedule, grows = facts.record.schedule, facts.record.schedule["grows"]
     size = _block_tokens(facts)
     can = facts.is_stretch & (facts.samples == 1) & (size > 0)
@@ -119,11 +124,27 @@ def growths(facts: Facts) -> Iterator[Difference]:
     later = grows - due
     until = schedule["job"] + facts.whole_output[facts.owner] - facts.emitted_before
     right = (grows == NEVER) | (needs & (later >= 0) & (later % max(size, 1) == 0) & (grows < until))
+    if size <= LONGEST and (_on_line(facts.record).any() or (grows != NEVER).any()):
+        right &= ~(needs & _straight(facts)) | (grows == due)
     untold = needs & (grows != due)
     untold[untold] = _inside(facts, due[untold], np.where(grows == NEVER, until, grows)[untold], size, untold)
     for row in np.flatnonzero(~right | untold).tolist():
         where = f"decodes from job {facts.first_job[row]}, {facts.claims.request(facts.owner[row])}, grows"
         yield Difference(where, _or_none(due[row]) if needs[row] else None, _or_none(grows[row]))
+
+
+def _straight(facts: Facts) -> Mask:
+    """Which stretches begin with the decoding job behind the chunk that completes the prefill, and no loss between."""
+    schedule, lost = facts.record.schedule, facts.record.preemptions
+    straight = np.zeros(len(schedule["job"]), dtype=bool)
+    row = np.flatnonzero(facts.is_stretch[1:] & facts.completes[:-1] & (facts.owner[1:] == facts.owner[:-1])) + 1
+    number = facts.pieces.decoding_before(facts.last_job[row - 1] + 1)
+    losses = np.sort(lost["request"] * (facts.jobs + 1) + lost["job"])
+    at = facts.owner[row] * (facts.jobs + 1)
+    before = np.searchsorted(losses, at + facts.last_job[row - 1], side="right")
+    until = np.searchsorted(losses, at + facts.first_job[row], side="right")
+    straight[row] = (schedule["job"][row] == number) & (before == until)
+    return straight
 
 
 def _inside(facts: Facts, due: Ints, before: Ints, size: int, of: Mask) -> Mask:

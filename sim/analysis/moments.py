@@ -9,8 +9,8 @@ from sim.clock import FS_PER_NS
 from sim.record.stretches import Stretches
 from sim.request import Ints
 
-JOBS_AT_ONCE = 2**20
-"""So many jobs are laid out together. No row stands for more."""
+JOBS_AT_ONCE = 2**18
+"""So many jobs are laid out together, unless a single row stands for more."""
 
 
 class Laid(NamedTuple):

@@ -18,14 +18,14 @@ class ToldEnds:
         self._facts = facts
         self._told = told = facts.record.requests
         self.status = told["status"]
-        self.finishes: Mask = facts.all_emitted
+        self.finishes: Mask = facts.all_emitted & (facts.emitted > 0)
         self.sent: Mask = (told["arrived_job"] != NEVER) & (self.status != Status.REJECTED)
         self.gone_ns = np.where(self.finishes, facts.last_token_ns, _or_forever(told["ended_ns"]))
         self.arrives = np.where(self.sent, told["arrived_job"], FOREVER)
         self.goes = np.where(self.finishes, facts.last_token_job + 1, _or_forever(told["ended_job"]))
 
     def differences(self) -> Iterator[Difference]:
-        """Who has emitted all has finished, who is cancelled was so in time; only a horizon leaves anybody unfinished."""
+        """Who has emitted all has finished, who is cancelled was so in time; a horizon leaves others unfinished."""
         horizon_ms = self._facts.claims.scenario.run.horizon_ms
         cancel_ns, status, ended_ns = self._facts.workload.cancel_ns, self.status, self._told["ended_ns"]
         finished, cancelled = status == Status.FINISHED, status == Status.CANCELLED

@@ -18,6 +18,7 @@ from sim.request import NEVER, Status, Workload
 from sim.scenario import Scenario
 
 FOREVER = 2**62
+REQUESTS_AT_ONCE = 2**14
 ARRIVES, CANCELLED, CRASH, POOL = range(4)
 
 
@@ -194,16 +195,18 @@ class Walk:
 
 def requests_of(workload: Workload, longest: int) -> list[Req]:
     """As they are before anything happens; ``longest`` is the model's length, 0 without one."""
+    return list(each_request(workload, longest))
+
+
+def each_request(workload: Workload, longest: int) -> Iterator[Req]:
+    """The same one after the other."""
     columns = (workload.arrival_ns, workload.priority, workload.prompt_tokens, workload.output_tokens,
                workload.max_tokens, workload.samples)  # fmt: skip
-    requests = []
-    for index, (arrival_ns, priority, prompt, output, declared, samples) in enumerate(
-        zip(*(column.tolist() for column in columns), strict=True)
-    ):
-        if longest:
-            output, declared = min(output, longest - prompt), min(declared, longest - prompt)  # noqa: PLW2901
-        requests.append(Req(index, arrival_ns, priority, prompt, output, declared, samples))
-    return requests
+    for first in range(0, len(workload), REQUESTS_AT_ONCE):
+        some = (column[first : first + REQUESTS_AT_ONCE].tolist() for column in columns)
+        for index, (arrival_ns, priority, prompt, *outputs, samples) in enumerate(zip(*some, strict=True), first):
+            output, declared = (min(most, longest - prompt) for most in outputs) if longest else outputs
+            yield Req(index, arrival_ns, priority, prompt, output, declared, samples)
 
 
 def _memory(choice: Choice, workload: Workload) -> Boundless:
