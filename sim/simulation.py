@@ -103,9 +103,9 @@ class Replica:
         workload: Workload,
         monitors: Sequence[Monitor],
         *,
-        spans: bool,
-        cohort: bool,
-        check: bool,
+        spans: bool = True,
+        cohort: bool = True,
+        check: bool = False,
     ) -> None:
         axes, kv = choice
         self.log = Log(workload)

@@ -126,6 +126,7 @@ class Log(Monitor):
             and job.start_ns == row.end_ns
             and job.blocked is row.blocked
             and job.waiting == row.waiting + bisect_right(self._arrivals, job.number)
+            and job.running == row.running
             and job.swapped == row.swapped
             and job.withheld_blocks == row.withheld_blocks
             and self._decoding_jobs % MOST_JOBS > 0

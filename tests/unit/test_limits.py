@@ -24,8 +24,8 @@ def test_one_more_is_and_the_message_says_how_far_it_came() -> None:
 
 
 def test_what_there_was_by_then_comes_with_it_marked_as_incomplete() -> None:
-    """Prefill and three decodes; B has just come."""
-    requests = [request("A", 0, 2, 50), request("B", 5.5, 1, 1)]
+    """Prefill and three decodes; B has not come yet."""
+    requests = [request("A", 0, 2, 50), request("B", 9, 1, 1)]
     parts = []
     for spans in (True, False):
         with pytest.raises(LimitError) as stopped:
@@ -35,7 +35,7 @@ def test_what_there_was_by_then_comes_with_it_marked_as_incomplete() -> None:
         assert part.incomplete == "stopped after 4 jobs (run.max_jobs): 4 jobs, 6.0 ms of simulated time"
         assert part.jobs["end_ns"].tolist() == [2_250_000, 3_500_000, 4_750_000, 6_000_000]
         assert part.requests["emitted_tokens"].tolist() == [4, 0]
-        assert [part.record.reasons[index] for index in (0, 1)] == ["running", "waiting"]
+        assert [part.record.reasons[index] for index in (0, 1)] == ["running", "not arrived"]
     both = [part.to_dict()["runs"][0] for part in parts]
     assert both[0] | {"work": {}} == both[1] | {"work": {}}
 
