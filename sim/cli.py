@@ -111,7 +111,7 @@ def run(
     results: list[Result] = []
     try:
         for plan in plans:
-            results.append(_with_progress(plan, language, check))
+            results.append(_with_progress(plan, language, check))  # noqa: PERF401  # what is done stays when one stops
     except LimitError as error:
         if target is not None and error.result is not None:
             write.save_all([*results, error.result], target)

@@ -132,7 +132,9 @@ class Replica:
             quiet_from_ns = max(self._faults.last_ns, int(max(workload.arrival_ns.max(), workload.cancel_ns.max())))
             observers.append(Liveness(kv.blocks * kv.block_tokens, quiet_from_ns))
         device = Device(self._env, cost, self._faults.troubles)
-        self._scheduler = Scheduler(self._env, device, parts, [*observers, *monitors], spans=spans, cohort=cohort, check=check)
+        self._scheduler = Scheduler(
+            self._env, device, parts, [*observers, *monitors], spans=spans, cohort=cohort, check=check
+        )
 
     def run(self) -> None:
         """Start the processes and run until every request has ended, or the horizon."""
@@ -177,7 +179,11 @@ class Replica:
         stuck = [f"{r!r} is running" for r in state.running.values()] + [f"{r!r} is waiting" for r in state.waiting]
         more = [f"and {len(stuck) - STUCK_SHOWN} more"] if len(stuck) > STUCK_SHOWN else []
         left = self._countdown.left
-        return [f"stuck at {self._scheduler.idle_since_ns} ns: {left} requests have not ended", *stuck[:STUCK_SHOWN], *more]
+        return [
+            f"stuck at {self._scheduler.idle_since_ns} ns: {left} requests have not ended",
+            *stuck[:STUCK_SHOWN],
+            *more,
+        ]
 
 
 def _rules(axes: Axes, kv: KvAxes | None, seed: int, cost: LinearCost) -> Rules:

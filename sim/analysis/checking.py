@@ -161,7 +161,9 @@ def belonging(run: Run | Heading, base: Scenario, where: str, report: Report) ->
     ``ResultError``: it was stopped before its end, so that it is no run of any scenario.
     """
     if run.incomplete is not None:
-        raise ResultError(f"the run {show(run.name)} is incomplete ({run.incomplete}): only a whole one can be verified")
+        raise ResultError(
+            f"the run {show(run.name)} is incomplete ({run.incomplete}): only a whole one can be verified"
+        )
     candidates = scenarios_of_run(base, run.name, run.policy)
     named = f"name {show(run.name)}, policy {show(run.policy)}"
     report.run(BELONGS, [] if candidates else [Difference(named, "a run of the scenario", "none")], where)

@@ -10,7 +10,7 @@ class Alternate(NamedTuple):
     """After a decode batch, at most ``chunk_tokens`` of the head's prompt; else a decode batch; else a chunk."""
 
     chunk_tokens: int
-    stable_for = UNBOUNDED
+    stable_for: int = UNBOUNDED
 
     def plan(self, view: View, cycle: Cycle) -> None:
         if view.last_kind is Kind.DECODE and self._chunk(cycle):

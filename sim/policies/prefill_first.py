@@ -9,7 +9,7 @@ class PrefillFirst(NamedTuple):
     """Up to ``prefills_per_job`` whole prompts in a job (0: up to the budget); if none gets in, all who can decode."""
 
     prefills_per_job: int
-    stable_for = UNBOUNDED
+    stable_for: int = UNBOUNDED
 
     def plan(self, view: View, cycle: Cycle) -> None:
         prefills = 0

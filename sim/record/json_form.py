@@ -16,7 +16,8 @@ from sim.record.tables import DECODE
 from sim.request import NEVER, Status
 
 if TYPE_CHECKING:
-    from sim.record.metrics import Distribution, PoolFigures, Summary
+    from sim.record.metrics import PoolFigures, Summary
+    from sim.record.quantiles import Distribution
     from sim.record.result import Result
 
 SCHEMA = "headway.result/1"

@@ -13,6 +13,7 @@ from sim.record.tables import Record
 from sim.record.timeline import Timeline
 from sim.request import NEVER, Ints, Status
 
+
 @dataclass(frozen=True)
 class PoolFigures:
     """How the block pool was used. Levels are of blocks in use, weighted by the durations of jobs."""

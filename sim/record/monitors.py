@@ -71,7 +71,9 @@ class Liveness(Monitor):
         if job.decoding:
             self._jobs, self._since_ns = 0, job.end_ns
             return
-        emits = job.work.decode_requests or any(c.request.computed + c.tokens == c.request.prefill_end for c in job.chunks)
+        emits = job.work.decode_requests or any(
+            c.request.computed + c.tokens == c.request.prefill_end for c in job.chunks
+        )
         goes_on = job.start_ns > self._since_ns and job.start_ns < self._quiet_from_ns
         if emits or goes_on:
             self._jobs, self._since_ns = 0, job.end_ns

@@ -95,7 +95,10 @@ def read(name: str, file: BinaryIO) -> dict[str, Any]:
 
 
 def record_of(columns: Mapping[str, Mapping[str, Any]], block_tokens: int) -> Record:
-    """The record from the columns of all tables; ``block_tokens`` of the pool, 0 without one. ``ResultError`` when one is missing or of the wrong type."""
+    """The record from the columns of all tables; ``block_tokens`` of the pool, 0 without one.
+
+    ``ResultError`` when a column is missing or of the wrong type.
+    """
     requests = columns["requests"]
     workload_names = [name for name, _ in Workload.empty().columns()]
     numbers = _take("requests", requests, (*workload_names, *REQUEST_COLUMNS))

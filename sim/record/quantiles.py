@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +22,8 @@ class Distribution:
     max: int | None
 
 
-class Lines(NamedTuple):
+@dataclass(frozen=True)
+class Lines:
     """Durations of jobs in a row: (first_fs + growth_fs * j) half up to ns for j < ``jobs``, ``count`` times each."""
 
     first_fs: Ints
@@ -43,14 +43,15 @@ class Lines(NamedTuple):
         return places
 
     def of(self, rows: Ints) -> "Lines":
-        return Lines(*(column[rows] for column in self))
+        return Lines(self.first_fs[rows], self.growth_fs[rows], self.jobs[rows], self.count[rows])
 
 
 MOST_NS = 2**62 // FS_PER_NS - 1
 """Longer than any duration on a line."""
 
 
-class Gaps(NamedTuple):
+@dataclass(frozen=True)
+class Gaps:
     """Values in ns, each so often; lines of more; and the sum of all."""
 
     ns: Ints

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from sim.capacity import Ledger
 from sim.engine.plan import Blocked
-from sim.record.metrics import Distribution, PoolFigures
+from sim.record.metrics import PoolFigures
+from sim.record.quantiles import Distribution
 from sim.record.result import Result
 from sim.report.catalogue import texts_of
 from sim.report.layout import NOTHING, Column, Page, Row

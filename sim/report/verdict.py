@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from sim.record.metrics import distribution
+from sim.record.quantiles import distribution
 from sim.record.result import Result
 from sim.report.layout import NOTHING, Row
 from sim.report.names import ms, request_name, visible, whole_ns

@@ -13,10 +13,10 @@ import pytest
 
 import sim
 from sim import gallery
+from sim.engine.monitor import Monitor
 from sim.engine.plan import Job
 from sim.experiment import plan
 from sim.record import write
-from sim.engine.monitor import Monitor
 
 CROWD = """\
 schema = 1

@@ -17,10 +17,10 @@ from vllm_runs import Watch, watched
 
 import sim
 from sim import cli
+from sim.engine.monitor import Monitor
 from sim.engine.plan import Job
 from sim.errors import ScenarioError
 from sim.policies.presets import resolve
-from sim.engine.monitor import Monitor
 from sim.request import Request
 from sim.simulation import Replica
 from sim.workload.build import build

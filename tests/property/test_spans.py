@@ -47,10 +47,10 @@ def lengthen(requests: Requests, kv: Document | None, rng: random.Random) -> Non
         kv["blocks"] = max(kv["blocks"], largest // kv["block_tokens"] + rng.choice([1, 2, 10]))
 
 
-def outcome(document: Document, **switches: bool) -> Result | str:
+def outcome(document: Document, *, spans: bool = True, cohort: bool = True) -> Result | str:
     """The result, or what was said instead."""
     try:
-        return sim.simulate(sim.load(document), check=True, **switches)
+        return sim.simulate(sim.load(document), check=True, spans=spans, cohort=cohort)
     except HeadwayError as error:
         return f"{type(error).__name__}: {error}"
 

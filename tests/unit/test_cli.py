@@ -20,8 +20,8 @@ import pytest
 
 import sim
 from sim import cli
-from sim.request import Status
 from sim.record import disk
+from sim.request import Status
 
 ROOT = Path(sim.__file__).parents[1]
 NOTE = "note: scheduler.chunk_tokens is not used by fcfs\n"
@@ -476,7 +476,7 @@ def test_an_incomplete_result_is_not_verified(headway: Command, output: str) -> 
     headway(*RUNS, "--set", "run.max_jobs=3", "--output", output.partition("/")[0])
     answer = headway("verify", output)
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.endswith(f"the run \"fcfs\" is incomplete ({STOPPED}): only a whole one can be verified\n")
+    assert answer.err.endswith(f'the run "fcfs" is incomplete ({STOPPED}): only a whole one can be verified\n')
 
 
 def test_exit_3_when_it_is_stuck(headway: Command, monkeypatch: pytest.MonkeyPatch) -> None:

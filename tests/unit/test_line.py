@@ -17,8 +17,11 @@ CASES = 3000
 def draw(rng: random.Random) -> tuple[int, int, int, int]:
     """(jobs, first, growth, divisor), small and large, with and without remainders."""
     divisor = rng.choice([1, 2, 7, 1000, FS_PER_NS])
-    first, growth = (rng.choice([0, divisor * rng.randint(0, 9), rng.randint(0, 10 ** rng.randint(0, 13))]) for _ in "ab")
-    return rng.randint(0, 40), first, growth, divisor
+
+    def coefficient() -> int:
+        return rng.choice([0, divisor * rng.randint(0, 9), rng.randint(0, 10 ** rng.randint(0, 13))])
+
+    return rng.randint(0, 40), coefficient(), coefficient(), divisor
 
 
 def test_a_sum_of_quotients_is_that_of_adding_them_up() -> None:
@@ -35,13 +38,13 @@ def test_columns_of_sums_are_the_same_sums() -> None:
     cases = [draw(rng) for _ in range(CASES)]
     for divisor in (1, 2, 7, 1000, FS_PER_NS):
         rows = [case[:3] for case in cases if case[3] == divisor]
-        columns = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
-        assert floor_sums(*columns, divisor).tolist() == [floor_sum(*row, divisor) for row in rows]
+        jobs, first, growth = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
+        assert floor_sums(jobs, first, growth, divisor).tolist() == [floor_sum(*row, divisor) for row in rows]
 
 
 def test_the_longest_line_stays_within_64_bits() -> None:
     jobs, first, growth = 2**20, 2**59, MOST_GROWTH_FS
-    column = floor_sums(*(np.array([value]) for value in (jobs, first, growth)), FS_PER_NS)
+    column = floor_sums(np.array([jobs]), np.array([first]), np.array([growth]), FS_PER_NS)
     assert column.tolist() == [floor_sum(jobs, first, growth, FS_PER_NS)]
 
 

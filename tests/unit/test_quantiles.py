@@ -1,13 +1,14 @@
 """Quantiles of values that are given by few numbers are those of all the values written out."""
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from sim.request import Ints
 from sim.record.quantiles import PERCENTS, Distribution, Gaps, Lines, distribution, of_gaps
+from sim.request import Ints
 
 
 def ints(*values: int) -> Ints:
@@ -15,8 +16,9 @@ def ints(*values: int) -> Ints:
 
 
 def written_out(gaps: Gaps) -> list[int]:
-    values = np.repeat(gaps.ns, gaps.count).tolist()
-    for first, growth, jobs, count in zip(*(column.tolist() for column in gaps.lines), strict=True):
+    values: list[int] = np.repeat(gaps.ns, gaps.count).tolist()
+    columns = (gaps.lines.first_fs, gaps.lines.growth_fs, gaps.lines.jobs, gaps.lines.count)
+    for first, growth, jobs, count in zip(*(column.tolist() for column in columns), strict=True):
         for place in range(jobs):
             values += [(first + growth * place + 500_000) // 1_000_000] * count
     return sorted(values)
@@ -35,7 +37,8 @@ def test_a_line_of_three_and_one_value() -> None:
     gaps = Gaps(ints(2), ints(1), Lines(ints(1_000_000), ints(2_000_000), ints(3), ints(2)), total_ns=20)
     assert written_out(gaps) == [1, 1, 2, 3, 3, 5, 5]
     found = of_gaps(gaps)
-    assert (found.n, found.mean, found.percentiles[50], found.max) == (7, Fraction(20, 7), 3, 5)
+    assert (found.n, found.mean) == (7, Fraction(20, 7))
+    assert (found.percentiles[50], found.max) == (Fraction(3), 5)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -55,7 +58,7 @@ def test_any_lines_and_values(seed: int) -> None:
         total_ns=0,
     )
     values = written_out(gaps)
-    found = of_gaps(gaps._replace(total_ns=sum(values)))
+    found = of_gaps(replace(gaps, total_ns=sum(values)))
     if not values:
         assert found == Distribution(0, None, dict.fromkeys(PERCENTS), None)
         return

@@ -118,7 +118,7 @@ def per_request(prompt: int, output: int, rate: float, *, blocks: int = 40_000, 
     return {name: count / REQUESTS for name, count in work.items()}
 
 
-LOADS = {
+LOADS: dict[str, tuple[tuple[int, int, float], dict[str, float]]] = {
     # it is due, its process begins, a span is cut, its prefill ends, a span ends with it, it is told, a late decision
     # (somebody was told), its process ends; and some instants that fall together
     "moderate": ((512, 512, 8.0), {"heapEvents": 8.5, "rows": 6, "policyCalls": 1.1}),
