@@ -30,7 +30,7 @@ from sim.engine.prefix import Prefixed
 from sim.engine.swap import Swap
 from sim.errors import InvariantError
 from sim.policies.presets import KvAxes
-from sim.request import NEVER, Request, RequestSpec, Workload
+from sim.request import NEVER, Clock, Request, RequestSpec, Workload
 
 REQUESTS = 5
 PICKS = st.integers(0, 59)
@@ -270,6 +270,8 @@ class Machine(RuleBasedStateMachine):
         self.host: dict[int, int] = {}
         self.requests = [Request(spec) for spec in workload.specs()]
         self.running: list[Request] = []
+        self.clock = Clock()
+        self.following: dict[int, Request] = {}
 
     @property
     def waiting(self) -> list[Request]:
@@ -295,7 +297,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(pick=PICKS, part=PICKS)
     def grow(self, pick: int, part: int) -> None:
-        request = self.running[pick % len(self.running)]
+        request = self._alone(pick)
         tokens = request.computed + (1 + part % request.rest if request.prefilling else request.samples)
         fits = self.model.missing(request, tokens) <= self.model.free
         assert self.memory.can_grow(request, tokens) == fits
@@ -315,20 +317,19 @@ class Machine(RuleBasedStateMachine):
             request.emitted += 1
             if request.emitted == request.output_tokens:
                 self._release(request)
-                request.emitted = 0  # let it come again: its blocks may still be cached
-                request.forget()
+                self._come_again(request)
 
     @precondition(lambda self: self.running)
     @rule(pick=PICKS)
     def preempt(self, pick: int) -> None:
-        request = self.running[pick % len(self.running)]
+        request = self._alone(pick)
         self._release(request)
         request.forget()
 
     @precondition(lambda self: self.running)
     @rule(pick=PICKS)
     def swap_out(self, pick: int) -> None:
-        request = self.running[pick % len(self.running)]
+        request = self._alone(pick)
         blocks = len(self.model.tables[request.index])
         fits = blocks <= self.axes.swap_blocks - sum(self.host.values())
         assert self.memory.held(request) == blocks
@@ -360,10 +361,10 @@ class Machine(RuleBasedStateMachine):
     def cancel(self, pick: int) -> None:
         request = self.requests[pick % REQUESTS]
         if request in self.running:
+            self._stand(request)
             self._release(request)
         elif request.index in self.host:
             assert self.swap.bring_in(request) == self.host.pop(request.index)
-        request.emitted = 0
         request.forget()
 
     @rule(blocks=st.sampled_from([0, 1, 3, 6, 16]))
@@ -374,10 +375,73 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         for request in reversed(list(self.running)):
+            self._stand(request)
             self._release(request)
             request.forget()
         self.memory.forget()
         self.model.forget()
+
+    def _come_again(self, request: Request) -> None:
+        """As if it had been preempted just before one token more: its blocks may still be cached."""
+        request.output_tokens += 1
+        request.max_tokens = max(request.max_tokens, request.output_tokens)
+        request.forget()
+
+    # Those who follow
+
+    @precondition(lambda self: self.running)
+    @rule(pick=PICKS)
+    def follow(self, pick: int) -> None:
+        """It grows with the others from now on: by a block where the model says that one is missing, and nowhere else."""
+        request = self._alone(pick)
+        if request.prefilling or request.samples > 1:
+            return
+        left = request.output_tokens - request.emitted
+        missing = [self.model.missing(request, request.computed + 1 + job) > 0 for job in range(left)]
+        spare = self.memory.follow(request, left)
+        if spare is None:
+            assert any(missing)
+            assert not any(missing[: self.axes.block_tokens]), "what it needs soon can be foreseen"
+            return
+        assert spare == (missing.index(True) if any(missing) else NEVER)
+        request.follow(self.clock)
+        self.following[request.index] = request
+
+    @precondition(lambda self: self.following)
+    @rule(jobs=st.integers(1, 5))
+    def step(self, jobs: int) -> None:
+        """All of them decode so many times, or as often as there are blocks for, until the first has its last token."""
+        followers = [request for request in self.running if request.index in self.following]
+        left = min(jobs, *(request.output_tokens - request.emitted for request in followers))
+        grown = [sum(self.model.missing(r, r.computed + job) for r in followers) for job in range(1, left + 1)]
+        covered = sum(total <= self.model.free for total in grown)
+        assert self.memory.covers(left) == covered
+        assert self.memory.short == (grown[0] > self.model.free)
+        if not covered:
+            return
+        self.memory.step(1)
+        if covered > 1:
+            self.memory.step(covered - 1)
+        for _ in range(covered):
+            for request in followers:
+                self.model.grow(request, request.computed + 1)
+            self.clock.jobs += 1
+        for request in followers:
+            if request.emitted == request.output_tokens:
+                self._stand(request)
+                self._release(request)
+                self._come_again(request)
+
+    def _alone(self, pick: int) -> Request:
+        """One of those who run, which follows no longer."""
+        request = self.running[pick % len(self.running)]
+        self._stand(request)
+        return request
+
+    def _stand(self, request: Request) -> None:
+        if self.following.pop(request.index, None) is not None:
+            self.memory.unfollow(request)
+            request.stand()
 
     def _release(self, request: Request) -> None:
         self.memory.release(request)
@@ -418,6 +482,21 @@ class Machine(RuleBasedStateMachine):
     def _copy_out(self, request: Request) -> None:
         self.swap.take_out(request, 1)
 
+    # The order of eviction: of a request that is kept by counts by its number, of the others just that it is one of them
+
+    def _lost(self) -> list[tuple[int, int] | None]:
+        assert isinstance(self.memory, Prefixed)
+        labels: list[tuple[int, int] | None] = []
+        for entry, size in self.memory._free.found.items():
+            labels += [(~entry, number) for number in reversed(range(size))] if entry < 0 else [None]
+        return labels
+
+    def _label(self, block: int) -> tuple[int, int] | None:
+        assert isinstance(self.memory, Prefixed)
+        source, position = self.model.hashed[block][-1]
+        owner = [r for r in self.requests if source == f"request {r.index}" and self.memory._is_alone(r)]
+        return (owner[0].index, position // self.axes.block_tokens) if owner else None
+
     def _count_wrongly(self) -> None:
         pool = self._pool()
         out = pool.blocks - pool.free - pool.withheld
@@ -446,23 +525,12 @@ class Machine(RuleBasedStateMachine):
             if request not in self.running and request.index not in self.host:
                 assert self.memory.cached(request) == len(self.model.hits(request)) * self.axes.block_tokens
         if isinstance(self.memory, Prefixed):
-            assert self.memory._table == self.model.tables
-            assert self.memory._free.order(len(self.model.owners)) == self.model.free_list
+            assert len(self.memory._free) == len(self.model.free_list)
+            assert self._lost() == [self._label(block) for block in self.model.free_list if block in self.model.hashed]
             assert self.memory.distinct == len(set(self.model.hashed.values()))
-            holders = [self.memory._holders[block] for block in range(len(self.model.owners))]
-            assert holders == [sum(owners.values()) for owners in self.model.owners]
         if isinstance(self.memory, Contiguous):
             regions = {i: (table[0], len(table)) for i, table in self.model.tables.items()}
             assert self.memory._regions == regions
-
-    @invariant()
-    def decodes_that_are_promised_room_have_it(self) -> None:
-        for request in getattr(self, "running", ()):
-            if not request.prefilling and request.computed < request.roomy_until:
-                assert request.samples == 1
-                assert self.model.missing(request, request.computed + 1) == 0
-                full = (request.computed + 1) % self.axes.block_tokens == 0
-                assert not (full and self.axes.prefix_cache), "a block that fills has to be told of"
 
 
 class PrefixedMachine(Machine):
