@@ -10,9 +10,6 @@ MOST_GROWTH_FS = 2**39
 """A job that takes longer (ten minutes), or so much longer than the one before, stands on no line: then nothing about
 2**20 jobs on one leaves 64 bits."""
 
-NEAR = 8
-"""By so many jobs a guess may be off before it is given up."""
-
 
 def floor_sum(jobs: int, first: int, growth: int, divisor: int) -> int:
     """The sum of (first + growth * j) // divisor over j = 0 ... jobs - 1, in O(log) steps; none may be negative.
@@ -47,29 +44,31 @@ class Line(NamedTuple):
 
     def within(self, ns: int, jobs: int) -> tuple[int, int]:
         """How many of the first ``jobs`` have ended after so many ns, and when the last of these did."""
-        guess = min(self._guess(ns), jobs)
-        ends_ns = self.ends_ns(guess)
-        for _ in range(NEAR):
-            if ends_ns > ns:
-                guess -= 1
-                ends_ns -= self.job_ns(guess)
-            elif guess < jobs and ends_ns + self.job_ns(guess) <= ns:
-                ends_ns += self.job_ns(guess)
-                guess += 1
-            else:
-                return guess, ends_ns
         low, high = 0, jobs
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.ends_ns(middle) <= ns else (low, middle - 1)
         return low, self.ends_ns(low)
 
+    def begun(self, ns: int, jobs: int) -> tuple[int, int]:
+        """How many of the first ``jobs`` have begun before so many ns, and when the last of these ends.
+
+        Mostly it is known from the durations before they are rounded.
+        """
+        guess = min(self._guess(ns) + 1, jobs)
+        ends_ns = self.ends_ns(guess)
+        if ends_ns - self.job_ns(guess - 1) < ns and (ends_ns >= ns or guess == jobs):
+            return guess, ends_ns
+        before, ends_ns = self.within(ns - 1, jobs - 1) if ns > 0 else (0, 0)
+        return before + 1, ends_ns + self.job_ns(before)
+
     def _guess(self, ns: int) -> int:
-        """The same without the rounding of each job."""
-        if not self.growth_fs:
-            return ns * FS_PER_NS // max(self.first_fs, 1)
-        linear = 2 * self.first_fs - self.growth_fs
-        return (isqrt(linear * linear + 8 * self.growth_fs * ns * FS_PER_NS) - linear) // (2 * self.growth_fs)
+        """How many have ended after so many ns, without the rounding of each job."""
+        first_fs, growth_fs = self
+        if not growth_fs:
+            return ns * FS_PER_NS // max(first_fs, 1)
+        linear = 2 * first_fs - growth_fs
+        return (isqrt(linear * linear + 8 * growth_fs * ns * FS_PER_NS) - linear) // (2 * growth_fs)
 
     def moved(self, jobs: int) -> "Line":
         """Without the first ``jobs``."""

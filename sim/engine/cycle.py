@@ -1,7 +1,7 @@
 """One cycle: what a policy sees (:class:`View`), and what it fills (:class:`Cycle`)."""
 
 from collections.abc import Callable, Collection, Iterable, Reversible, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 from sim.costs.base import Work
 from sim.engine.cohort import Cohort
@@ -106,7 +106,9 @@ class Cycle:
         self._swap = swap
         self._rules = rules
         self._scheduled: list[Request] = []
-        self._chunk_tokens: dict[int, int] = {}
+        self._prefill_tokens = 0
+        self._decoding = 0
+        """How many of those decode."""
         self._admitted: list[Admission] = []
         self._preempted: list[Preemption] = []
         self._copies: list[Copy] = []
@@ -157,31 +159,40 @@ class Cycle:
         """Let a waiting request join ``running``, with memory for its next ``tokens`` tokens, without work yet."""
         if request.ended or request.index in self._state.running or request.index in self._swap.out:
             raise InvariantError(f"a policy admits {request!r}, which does not wait")
-        return self._admit(request, tokens, scheduled=False)
+        return self._admit(request, self._memory.cached(request), tokens, scheduled=False)
 
     def prefill(self, request: Request, tokens: int) -> bool:
         """Schedule the next ``tokens`` prompt tokens of a running or waiting request; nobody makes room for it."""
-        waits = request.index not in self._state.running
-        self._expect(request, tokens, request.known - self._memory.cached(request) if waits else request.rest)
+        if request.index not in self._state.running:
+            return self._prefill_waiting(request, tokens)
+        self._expect(request, tokens)
         if tokens > self.budget:
             self._blocked = Blocked.BUDGET
             return False
-        if waits:
-            if request.ended or request.index in self._swap.out:
-                raise InvariantError(f"a policy prefills {request!r}, which does not wait")
-            if not self._admit(request, tokens, scheduled=True):
-                return False
-        elif self._memory.can_grow(request, request.computed + tokens):
-            self._memory.grow(request, request.computed + tokens)
-        else:
+        if not self._memory.can_grow(request, request.computed + tokens):
             self._lacks_blocks = True
+            return False
+        self._memory.grow(request, request.computed + tokens)
+        self._schedule(request, tokens)
+        return True
+
+    def _prefill_waiting(self, request: Request, tokens: int) -> bool:
+        cached = self._memory.cached(request)
+        if not 1 <= tokens <= request.known - cached:
+            self._refuse(request, tokens, request.known - cached)
+        if tokens > self.budget:
+            self._blocked = Blocked.BUDGET
+            return False
+        if request.ended or request.index in self._swap.out:
+            raise InvariantError(f"a policy prefills {request!r}, which does not wait")
+        if not self._admit(request, cached, tokens, scheduled=True):
             return False
         self._schedule(request, tokens)
         return True
 
     def extend(self, request: Request, tokens: int) -> bool:
         """Schedule the next ``tokens`` tokens of a running request; victims make room, at last the request itself."""
-        self._expect(request, tokens, request.rest)
+        self._expect(request, tokens)
         if request.index in self._state.cohort.members:
             self._state.cohort.dissolve()  # its members are asked one by one
         while not self._memory.can_grow(request, request.computed + tokens):
@@ -240,7 +251,9 @@ class Cycle:
         if victim.turn == self._turn:
             victim.turn = NEVER
             self._scheduled.remove(victim)
-            self.budget += self._chunk_tokens.pop(victim.index, victim.samples)
+            self.budget += victim.chunk or victim.samples
+            self._prefill_tokens -= victim.chunk
+            self._decoding -= not victim.chunk
         elif self._is_stepped(victim):
             self.budget += 1
         self._state.leave(victim)
@@ -263,25 +276,30 @@ class Cycle:
         The first job, which gets ``number``, also tells of ``untold``: changes by decisions that submitted no job.
         Without a job, ``untold`` gets those of this one as well.
         """
-        if not self._stepped and len(self._scheduled) > len(self._chunk_tokens):
+        if self._decoding and not self._stepped:
             self._state.cohort.dissolve()  # its members sit this decoding job out
         jobs = self._copying(number) if self._copies else []
         if self._stepped or self._scheduled:
             jobs.append(self._working(number + len(jobs)))
-        waiting, memory = len(self._state.waiting), self._memory
-        if self._blocked is Blocked.NOTHING and self.budget <= 0 and waiting:
+        if self._blocked is Blocked.NOTHING and self.budget <= 0 and self._state.waiting:
             self._blocked = Blocked.BUDGET
         for job in jobs:
-            job.waiting, job.running, job.swapped = waiting, len(self._state.running), len(self._swap.out)
-            job.free_blocks, job.withheld_blocks = memory.free, memory.withheld
-            job.blocked = self._blocked
-        untold.admitted.extend(self._admitted)
-        untold.lost.extend(self._preempted)
-        if jobs and (untold.admitted or untold.lost):
-            jobs[0].admitted, jobs[0].preempted = untold.admitted[:], untold.lost[:]
+            self._describe(job)
+        if jobs:
+            jobs[0].admitted, jobs[0].preempted = untold.admitted + self._admitted, untold.lost + self._preempted
             untold.admitted.clear()
             untold.lost.clear()
+        else:
+            untold.admitted.extend(self._admitted)
+            untold.lost.extend(self._preempted)
         return jobs
+
+    def _describe(self, job: Job) -> None:
+        """Note on it how things stand when it begins."""
+        state, memory = self._state, self._memory
+        job.waiting, job.running, job.swapped = len(state.waiting), len(state.running), len(self._swap.out)
+        job.free_blocks, job.withheld_blocks = memory.free, memory.withheld
+        job.blocked = self._blocked
 
     def decision(self, job: Job) -> Decision:
         """What this cycle came to, once it was closed with this one job."""
@@ -304,30 +322,31 @@ class Cycle:
         return jobs
 
     def _working(self, number: int) -> Job:
-        scheduled, tokens, cohort = self._scheduled, self._chunk_tokens, self._state.cohort
+        scheduled, cohort = self._scheduled, self._state.cohort
         decoding = len(cohort.members) if self._stepped else 0
         sequences, context, chunks = decoding, cohort.context_tokens if decoding else 0, []
         for place, request in enumerate(scheduled):
-            if request.index in tokens:
+            if request.chunk:
                 before = decoding
                 if self._in_order and request.place < cohort.latest:
                     before = sum(member.place < request.place for member in cohort.members.values())
-                chunks.append(Chunk(request, tokens[request.index], before + place))
+                chunks.append(Chunk(request, request.chunk, before + place))
             else:
                 sequences += request.samples
                 context += request.samples * (request.prompt_tokens + request.emitted)
-        work = Work(sum(tokens.values()), sequences, context if self._rules.reads_context else 0)
-        job = Job.of_cohort(number, work, decoding, cohort.changes)
+        work = Work(self._prefill_tokens, sequences, context if self._rules.reads_context else 0)
+        job = Job(number, work, decoding, cohort.changes)
+        if decoding:
+            job.stepped = 1
         if scheduled:
             job.add(scheduled, chunks)
             job.in_order = self._in_order
         return job
 
-    def _admit(self, request: Request, tokens: int, *, scheduled: bool) -> bool:
+    def _admit(self, request: Request, cached: int, tokens: int, *, scheduled: bool) -> bool:
         if self._closed or not self._has_slots(request):
             return False
         state, memory = self._state, self._memory
-        cached = memory.cached(request)
         if not memory.can_admit(request, cached + tokens, others_run=bool(state.running)):
             self._blocked = Blocked.HOLES if memory.lacks_hole(request) else Blocked.BLOCKS
             return False
@@ -342,14 +361,14 @@ class Cycle:
 
     def _step(self, most: int, *, decodes_first: bool) -> list[Request]:
         """Schedule the cohort, all at once, if that is the same as one by one. Who is still to be asked, in order."""
-        state, cohort = self._state, self._state.cohort
+        state, cohort, memory = self._state, self._state.cohort, self._memory
         if not self._can_step(most, decodes_first):
             return list(state.running.values())
-        while self._memory.short and cohort.members:
-            self._memory.exhaust()
+        while memory.short and cohort.members:
+            memory.exhaust()
             self.preempt()
         if cohort.members:
-            self._memory.step(1)
+            memory.step(1)
             self._stepped, self._in_order = True, not decodes_first
             self.budget -= len(cohort.members)
         return list(state.prefilling.values())
@@ -366,12 +385,14 @@ class Cycle:
             and decoding + len(state.prefilling) == len(state.running)
             and (self._rules.last_goes or not self._memory.short)
             and not (self._stepped or self._scheduled)
-            and (decodes_first or self._is_behind(cohort.latest) or self._reaches_for_all(most))
+            and (
+                decodes_first or not state.prefilling or self._is_behind(cohort.latest) or self._reaches_for_all(most)
+            )
         )
 
     def _is_behind(self, place: int) -> bool:
-        """Whether all who prefill were admitted after that place."""
-        return not self._state.prefilling or next(iter(self._state.prefilling.values())).place > place
+        """Whether all who prefill, of whom there are some, were admitted after that place."""
+        return next(iter(self._state.prefilling.values())).place > place
 
     def _reaches_for_all(self, most: int) -> bool:
         """Whether there are tokens and blocks for everybody who runs, so that their order makes no difference."""
@@ -394,13 +415,15 @@ class Cycle:
         if 0 < tokens <= self.budget:
             self.extend(request, tokens)
 
-    def _expect(self, request: Request, tokens: int, rest: int) -> None:
+    def _expect(self, request: Request, tokens: int) -> None:
+        rest = request.rest
+        if request.turn == self._turn or not 1 <= tokens <= rest or self._is_stepped(request):
+            self._refuse(request, tokens, rest)
+
+    def _refuse(self, request: Request, tokens: int, rest: int) -> NoReturn:
         again = request.turn == self._turn or self._is_stepped(request)
-        if again or not 1 <= tokens <= rest:
-            twice = ", which is in this job already" if again else ""
-            raise InvariantError(
-                f"a policy schedules {tokens} tokens, {rest} are left to compute, of {request!r}{twice}"
-            )
+        twice = ", which is in this job already" if again else ""
+        raise InvariantError(f"a policy schedules {tokens} tokens, {rest} are left to compute, of {request!r}{twice}")
 
     def _has_slots(self, request: Request) -> bool:
         slots = self._rules.limits.max_running
@@ -414,4 +437,8 @@ class Cycle:
         self._scheduled.append(request)
         self.budget -= tokens
         if request.prefilling:
-            self._chunk_tokens[request.index] = tokens
+            request.chunk = tokens
+            self._prefill_tokens += tokens
+        else:
+            request.chunk = 0
+            self._decoding += 1

@@ -26,17 +26,8 @@ class Monitor:
     def on_end(self, request: Request, status: Status, reason: str | None, now_ns: int, jobs_begun: int) -> None: ...
 
 
-def teller(monitors: Iterable[Monitor], name: str) -> Callable[..., object]:
-    """Calls the method of this name of each monitor that has one of its own, in order."""
+def tellers(monitors: Iterable[Monitor], name: str) -> list[Callable[..., object]]:
+    """The method of this name of each monitor that has one of its own, in order: whoever has something to tell calls all."""
     nothing = getattr(Monitor, name)
     own = [monitor for monitor in monitors if getattr(type(monitor), name, nothing) is not nothing]
-    methods = [getattr(monitor, name) for monitor in own]
-    if len(methods) == 1:
-        only: Callable[..., object] = methods[0]
-        return only
-
-    def tell(*what: object) -> None:
-        for method in methods:
-            method(*what)
-
-    return tell
+    return [getattr(monitor, name) for monitor in own]

@@ -195,6 +195,10 @@ class Prefixed:
         self._pop(self._growth.step(steps) - self._paid)
         self._paid = 0
 
+    def after_step(self) -> tuple[int | None, int]:
+        pool = self._pool
+        return pool.free - self._growth.next, pool.withheld
+
     def stays_out(self, request: Request) -> bool:
         """Its own blocks can only be evicted; that matters if it need not come in whole."""
         return self._is_alone(request) and not (self._admits_chunks and self._hit(request).count)
