@@ -18,9 +18,12 @@ def floor_sum(jobs: int, first: int, growth: int, divisor: int) -> int:
     """
     total = 0
     while jobs > 0:
-        total += growth // divisor * (jobs * (jobs - 1) // 2) + first // divisor * jobs
-        growth %= divisor
-        last = first % divisor + growth * jobs
+        if growth >= divisor:
+            whole, growth = divmod(growth, divisor)
+            total += whole * (jobs * (jobs - 1) // 2)
+        whole, first = divmod(first, divisor)
+        total += whole * jobs
+        last = first + growth * jobs
         if last < divisor:
             break
         jobs, first = divmod(last, divisor)

@@ -204,6 +204,8 @@ class Cycle:
 
     def extend_running(self, most: int = UNBOUNDED, *, cut: bool = True, decodes_first: bool = False) -> None:
         """:meth:`extend_all` for all who run, in order of admission; or first those who decode, then the prefills."""
+        if not self._state.running:
+            return
         left = self._step(most, decodes_first=decodes_first)
         if decodes_first:
             left.sort(key=lambda request: request.prefilling)
@@ -230,6 +232,8 @@ class Cycle:
     def restore(self) -> list[Request]:
         """Those who were swapped out come back, oldest first, with memory for all that is known of them."""
         back: list[Request] = []
+        if not self._swap.out:
+            return back
         while (request := self._swap.oldest) is not None and not self._closed and self._has_slots(request):
             if not self._memory.can_admit(request, request.known, others_run=bool(self._state.running)):
                 break
@@ -286,13 +290,18 @@ class Cycle:
         for job in jobs:
             self._describe(job)
         if jobs:
-            jobs[0].admitted, jobs[0].preempted = untold.admitted + self._admitted, untold.lost + self._preempted
-            untold.admitted.clear()
-            untold.lost.clear()
+            if untold.admitted or untold.lost:
+                self._tell_as_well(untold)
+            jobs[0].admitted, jobs[0].preempted = self._admitted, self._preempted
         else:
             untold.admitted.extend(self._admitted)
             untold.lost.extend(self._preempted)
         return jobs
+
+    def _tell_as_well(self, untold: Untold) -> None:
+        self._admitted[:0], self._preempted[:0] = untold.admitted, untold.lost
+        untold.admitted.clear()
+        untold.lost.clear()
 
     def _describe(self, job: Job) -> None:
         """Note on it how things stand when it begins."""
@@ -322,26 +331,35 @@ class Cycle:
         return jobs
 
     def _working(self, number: int) -> Job:
-        scheduled, cohort = self._scheduled, self._state.cohort
+        cohort = self._state.cohort
         decoding = len(cohort.members) if self._stepped else 0
-        sequences, context, chunks = decoding, cohort.context_tokens if decoding else 0, []
-        for place, request in enumerate(scheduled):
-            if request.chunk:
-                before = decoding
-                if self._in_order and request.place < cohort.latest:
-                    before = sum(member.place < request.place for member in cohort.members.values())
-                chunks.append(Chunk(request, request.chunk, before + place))
-            else:
-                sequences += request.samples
-                context += request.samples * (request.prompt_tokens + request.emitted)
-        work = Work(self._prefill_tokens, sequences, context if self._rules.reads_context else 0)
-        job = Job(number, work, decoding, cohort.changes)
+        job = Job(number, self._work(decoding), decoding, cohort.changes)
         if decoding:
             job.stepped = 1
-        if scheduled:
-            job.add(scheduled, chunks)
+        if self._scheduled:
+            job.add(self._scheduled, self._chunks(decoding) if self._prefill_tokens else ())
             job.in_order = self._in_order
         return job
+
+    def _work(self, decoding: int) -> Work:
+        """What the job has to do beside so many of the cohort."""
+        sequences, context = decoding, self._state.cohort.context_tokens if decoding else 0
+        if self._decoding:
+            for request in self._scheduled:
+                if not request.chunk:
+                    sequences += request.samples
+                    context += request.samples * (request.prompt_tokens + request.emitted)
+        return Work(self._prefill_tokens, sequences, context if self._rules.reads_context else 0)
+
+    def _chunks(self, decoding: int) -> list[Chunk]:
+        """Those who prefill; so many of the cohort are before them all, unless the job goes by the order of admission."""
+        cohort, chunks = self._state.cohort, []
+        for place, request in enumerate(self._scheduled, decoding):
+            if request.chunk:
+                if self._in_order and request.place < cohort.latest:
+                    place -= sum(member.place > request.place for member in cohort.members.values())  # noqa: PLW2901
+                chunks.append(Chunk(request, request.chunk, place))
+        return chunks
 
     def _admit(self, request: Request, cached: int, tokens: int, *, scheduled: bool) -> bool:
         if self._closed or not self._has_slots(request):
@@ -367,10 +385,11 @@ class Cycle:
         while memory.short and cohort.members:
             memory.exhaust()
             self.preempt()
-        if cohort.members:
+        decoding = len(cohort.members)
+        if decoding:
             memory.step(1)
             self._stepped, self._in_order = True, not decodes_first
-            self.budget -= len(cohort.members)
+            self.budget -= decoding
         return list(state.prefilling.values())
 
     def _can_step(self, most: int, decodes_first: bool) -> bool:  # noqa: FBT001  # its caller's
@@ -378,16 +397,14 @@ class Cycle:
 
         Or nobody's turn matters. Where blocks don't reach, it is still the same if the last admitted goes.
         """
-        state, cohort = self._state, self._state.cohort
-        decoding = len(cohort.members)
+        state, prefilling = self._state, self._state.prefilling
+        decoding = len(state.cohort.members)
         return (
             0 < decoding <= self.budget
-            and decoding + len(state.prefilling) == len(state.running)
-            and (self._rules.last_goes or not self._memory.short)
+            and decoding + len(prefilling) == len(state.running)
             and not (self._stepped or self._scheduled)
-            and (
-                decodes_first or not state.prefilling or self._is_behind(cohort.latest) or self._reaches_for_all(most)
-            )
+            and (self._rules.last_goes or not self._memory.short)
+            and (decodes_first or not prefilling or self._is_behind(state.cohort.latest) or self._reaches_for_all(most))
         )
 
     def _is_behind(self, place: int) -> bool:

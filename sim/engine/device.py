@@ -51,17 +51,17 @@ class Device(Resource):
 
     def _runs_alike(self, job: Job, now_ns: int) -> bool:
         """Make it as many jobs like it as end on one line before anything goes wrong; False if it has to run alone."""
-        last_ns = self.troubles.quiet_until_ns(now_ns) if self._can_fail else MAX_NS - 1
-        line = self._line(job.work) if last_ns > now_ns else None
+        line, count = self._line(job.work), job.most
         if line is None:
             return False
-        count = job.most
         ends_ns = line.ends_ns(count)
+        last_ns = self.troubles.quiet_until_ns(now_ns) if self._can_fail else MAX_NS - 1
         if now_ns + ends_ns > last_ns:
-            count, ends_ns = line.within(last_ns - now_ns, count)
-        if count:
-            job.line, job.count, job.end_ns = line, count, now_ns + ends_ns
-        return count > 0
+            count, ends_ns = line.within(last_ns - now_ns, count) if last_ns > now_ns else (0, 0)
+            if not count:
+                return False
+        job.line, job.count, job.end_ns = line, count, now_ns + ends_ns
+        return True
 
     def _end_alone(self, now_ns: int, work: Work) -> int:
         if self._can_fail:
@@ -75,11 +75,12 @@ class Device(Resource):
 
     def shorten(self, job: Job, count: int, end_ns: int) -> None:
         """What runs now are only ``count`` jobs; whoever waits for its end is told at the new one."""
-        if self._end is None or self._end.callbacks is None:
+        late_end = self._end
+        if late_end is None or late_end.callbacks is None:
             raise InvariantError(f"job {job.number} is shortened, and does not run")
         job.count, job.end_ns, self._busy_until_ns = count, end_ns, end_ns
-        late_end, self._end = self._end, Timeout(self._env, end_ns - int(self._env.now))
-        self._end.callbacks, late_end.callbacks = late_end.callbacks, []
+        end = self._end = Timeout(self._env, end_ns - int(self._env.now))
+        end.callbacks, late_end.callbacks = late_end.callbacks, []
 
 
 def _no_line(_work: Work) -> None:

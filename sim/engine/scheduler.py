@@ -178,8 +178,7 @@ class Scheduler:
             self._end_cancelled()
         if self._crashed:
             self._lose_memory()
-        job = self._next_step()
-        jobs = self._plan() if job is None else (job,)
+        jobs = self._next_step() or self._plan()
         if self._checks:
             self._check()
         return jobs
@@ -187,25 +186,27 @@ class Scheduler:
     def _plan(self) -> Sequence[Job]:
         """Let the policy fill a cycle; another one while all that it did was to preempt somebody."""
         state = self.state
-        jobs: list[Job] = []
-        while not jobs and (state.waiting or state.running or self._swap.out):
+        while state.waiting or state.running or self._swap.out:
             self.policy_calls += 1
             cycle = Cycle(self.policy_calls, state, self._memory, self._swap, self._rules)
             self._policy.plan(View(int(self._env.now), self._last_kind, state.waiting, state.running.values()), cycle)
             jobs = cycle.close(self.jobs_begun, self._untold)
-            if len(jobs) == 1 and jobs[0].whole:
-                self._stretch(jobs[0], cycle.decision(jobs[0]))
+            if jobs:
+                last = jobs[-1]
+                self.jobs_begun += len(jobs)
+                if not last.copies:
+                    self._last_kind = last.kind
+                if last.whole and len(jobs) == 1:
+                    self._stretch(last, cycle.decision(last))
+                return jobs
             if not cycle.only_preempted:
                 break
-        if jobs:
-            self.jobs_begun += len(jobs)
-            self._last_kind = self._last_kind if jobs[-1].copies else jobs[-1].kind
-        return jobs
+        return ()
 
     # Spans
 
-    def _next_step(self) -> Job | None:
-        """The job that decodes the cohort, and those behind it; None where something else may have to be done.
+    def _next_step(self) -> Sequence[Job]:
+        """The job that decodes the cohort, and those behind it; none where something else may have to be done.
 
         A steady policy can do nothing else while nobody waits, everybody who runs decodes, and the budget and the
         blocks reach for that.
@@ -213,12 +214,9 @@ class Scheduler:
         state, cohort = self.state, self.state.cohort
         decoding = len(cohort.members)
         if state.waiting or not 0 < decoding == len(state.running) <= self._budget or self._stable_for == 1:
-            return None
-        if self._swap.out or self._untold.admitted or self._untold.lost:
-            return None
-        most = self._most_alike(0)
-        if not most:
-            return None
+            return ()
+        if self._swap.out or self._untold.admitted or self._untold.lost or not (most := self._most_alike(0)):
+            return ()
         work = Work(0, decoding, cohort.context_tokens if self._reads_context else 0)
         job = Job(self.jobs_begun, work, decoding, cohort.changes)
         job.running, job.most = decoding, most
@@ -226,7 +224,7 @@ class Scheduler:
         self.jobs_begun += 1
         self._last_kind = job.kind
         self._span, self._decision, self._kept_out = job, ALONE, None
-        return job
+        return (job,)
 
     def _stretch(self, job: Job, decision: Decision) -> None:
         """Run as many jobs like this one as will come anyway."""

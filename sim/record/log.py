@@ -25,6 +25,9 @@ from sim.record.tables import (
 from sim.request import NEVER, Request, Status, Workload
 
 
+CELLS_AT_ONCE = ROWS_AT_ONCE * len(ROW_COLUMNS)
+
+
 class Log(Monitor):
     """Keeps the record of a run. A job is written when it has ended: one cut off by the horizon leaves no trace."""
 
@@ -41,7 +44,6 @@ class Log(Monitor):
         self._ended_ns, self._ended_job = self._requests["ended_ns"], self._requests["ended_job"]
         self._open: Job | None = None
         self._decoding_jobs = 0
-        self._written = 0
         self._arrivals: list[int] = []
         """Of those who came since the open row began, how many jobs had begun before."""
 
@@ -56,18 +58,15 @@ class Log(Monitor):
         self._arrivals.append(jobs_begun)
 
     def on_job(self, job: Job) -> None:
-        if self._open is not None:
-            if job.crowd == self._open.crowd and self._goes_on(self._open, job):
-                self._open.count += job.count
-                self._open.end_ns = job.end_ns
+        row = self._open
+        if row is not None:
+            if job.crowd == row.crowd and self._goes_on(row, job):
+                row.count += job.count
+                row.end_ns = job.end_ns
                 self._decoding_jobs += job.count
                 return
-            self._write(self._open)
+            self._write(row)
         self._open = job
-        self._written += 1
-        if self._written % ROWS_AT_ONCE == 0:
-            for table in (self._jobs, self._schedule, self._admissions, self._preemptions, self._copies):
-                table.tidy()
         if self._arrivals:
             del self._arrivals[: bisect_right(self._arrivals, job.number)]
         if job.admitted or job.preempted or job.copies or job.chunks:
@@ -133,10 +132,14 @@ class Log(Monitor):
 
     def _write(self, job: Job) -> None:
         first_fs, growth_fs = job.line or (0, 0)
-        free_blocks = NEVER if job.free_blocks is None else job.free_blocks
-        self._jobs.append((job.count, job.start_ns, job.end_ns, first_fs, growth_fs, job.kind, job.work.prefill_tokens,
-                           job.work.decode_requests, job.waiting, job.running, job.swapped, free_blocks,
-                           job.withheld_blocks, job.blocked))  # fmt: skip
+        free_blocks, work = job.free_blocks, job.work
+        newest = self._jobs.newest
+        newest.extend((job.count, job.start_ns, job.end_ns, first_fs, growth_fs, job.kind, work.prefill_tokens,
+                       work.decode_requests, job.waiting, job.running, job.swapped,
+                       NEVER if free_blocks is None else free_blocks, job.withheld_blocks, job.blocked))  # fmt: skip
+        if len(newest) >= CELLS_AT_ONCE:
+            for table in (self._jobs, self._schedule, self._admissions, self._preemptions, self._copies):
+                table.tidy()
 
     def _write_changes(self, job: Job) -> None:
         for request, cached_tokens, back in job.admitted:
