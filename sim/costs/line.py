@@ -18,12 +18,9 @@ def floor_sum(jobs: int, first: int, growth: int, divisor: int) -> int:
     """
     total = 0
     while jobs > 0:
-        if growth >= divisor:
-            whole, growth = divmod(growth, divisor)
-            total += whole * (jobs * (jobs - 1) // 2)
-        whole, first = divmod(first, divisor)
-        total += whole * jobs
-        last = first + growth * jobs
+        total += growth // divisor * (jobs * (jobs - 1) // 2) + first // divisor * jobs
+        growth %= divisor
+        last = first % divisor + growth * jobs
         if last < divisor:
             break
         jobs, first = divmod(last, divisor)
@@ -58,20 +55,18 @@ class Line(NamedTuple):
 
         Mostly it is known from the durations before they are rounded.
         """
-        guess = min(self._guess(ns) + 1, jobs)
+        first_fs, growth_fs = self
+        if growth_fs:
+            linear = 2 * first_fs - growth_fs
+            guess = (isqrt(linear * linear + 8 * growth_fs * ns * FS_PER_NS) - linear) // (2 * growth_fs) + 1
+        else:
+            guess = ns * FS_PER_NS // max(first_fs, 1) + 1
+        guess = min(guess, jobs)
         ends_ns = self.ends_ns(guess)
         if ends_ns - self.job_ns(guess - 1) < ns and (ends_ns >= ns or guess == jobs):
             return guess, ends_ns
         before, ends_ns = self.within(ns - 1, jobs - 1) if ns > 0 else (0, 0)
         return before + 1, ends_ns + self.job_ns(before)
-
-    def _guess(self, ns: int) -> int:
-        """How many have ended after so many ns, without the rounding of each job."""
-        first_fs, growth_fs = self
-        if not growth_fs:
-            return ns * FS_PER_NS // max(first_fs, 1)
-        linear = 2 * first_fs - growth_fs
-        return (isqrt(linear * linear + 8 * growth_fs * ns * FS_PER_NS) - linear) // (2 * growth_fs)
 
     def moved(self, jobs: int) -> "Line":
         """Without the first ``jobs``."""

@@ -331,25 +331,23 @@ class Cycle:
         return jobs
 
     def _working(self, number: int) -> Job:
-        cohort = self._state.cohort
+        cohort, scheduled = self._state.cohort, self._scheduled
         decoding = len(cohort.members) if self._stepped else 0
-        job = Job(number, self._work(decoding), decoding, cohort.changes)
-        if decoding:
-            job.stepped = 1
-        if self._scheduled:
-            job.add(self._scheduled, self._chunks(decoding) if self._prefill_tokens else ())
-            job.in_order = self._in_order
-        return job
-
-    def _work(self, decoding: int) -> Work:
-        """What the job has to do beside so many of the cohort."""
-        sequences, context = decoding, self._state.cohort.context_tokens if decoding else 0
+        sequences, context = decoding, cohort.context_tokens if decoding else 0
         if self._decoding:
-            for request in self._scheduled:
+            for request in scheduled:
                 if not request.chunk:
                     sequences += request.samples
                     context += request.samples * (request.prompt_tokens + request.emitted)
-        return Work(self._prefill_tokens, sequences, context if self._rules.reads_context else 0)
+        work = Work(self._prefill_tokens, sequences, context if self._rules.reads_context else 0)
+        job = Job(number, work, decoding, cohort.changes)
+        if decoding:
+            job.stepped = 1
+        if scheduled:
+            job.scheduled, job.in_order = scheduled, self._in_order
+        if self._prefill_tokens:
+            job.chunks, job.kind = self._chunks(decoding), Kind.MIXED if sequences else Kind.PREFILL
+        return job
 
     def _chunks(self, decoding: int) -> list[Chunk]:
         """Those who prefill; so many of the cohort are before them all, unless the job goes by the order of admission."""

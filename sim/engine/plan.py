@@ -126,12 +126,6 @@ class Job:
         job.copies, job.kind = copies, Kind.SWAP
         return job
 
-    def add(self, scheduled: Sequence[Request], chunks: Sequence[Chunk]) -> None:
-        """It schedules these as well."""
-        self.scheduled, self.chunks = scheduled, chunks
-        if chunks:
-            self.kind = Kind.PREFILL if len(chunks) == len(scheduled) and not self.decoding else Kind.MIXED
-
     @property
     def whole(self) -> bool:
         """Whether it does nothing but decode the cohort."""

@@ -73,9 +73,9 @@ class Scheduler:
         self._ends: dict[int, Event] = {}
         self._idle: Event | None = None
         self._job: Job | None = None
-        """The one that runs."""
+        """The one that runs, or ran last."""
         self._span: Job | None = None
-        """The same, while how many jobs it stands for may still change."""
+        """The one that runs, while how many jobs it stands for may still change."""
         self._decision = ALONE
         """The one that led to the span, """
         self._kept_out: Request | None = None
@@ -135,7 +135,6 @@ class Scheduler:
             for job in jobs:
                 self._job = job
                 yield self._device.submit(job)
-                self._job = None
                 self._book(job)
             if not jobs:
                 yield self._sleep()
@@ -144,9 +143,9 @@ class Scheduler:
 
     def stop(self) -> None:
         """The time is up: of a stretch of jobs that runs, those count that have ended."""
-        job = self._job
-        if job is not None and job.line is not None:
-            ended, ends_ns = job.line.within(int(self._env.now) - job.start_ns, job.count)
+        job, now_ns = self._job, int(self._env.now)
+        if job is not None and job.line is not None and job.end_ns > now_ns:
+            ended, ends_ns = job.line.within(now_ns - job.start_ns, job.count)
             if self._span is not None:
                 self.jobs_begun += ended
                 self._span = None

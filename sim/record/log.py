@@ -45,7 +45,7 @@ class Log(Monitor):
         self._open: Job | None = None
         self._decoding_jobs = 0
         self._arrivals: list[int] = []
-        """Of those who came since the open row began, how many jobs had begun before."""
+        """Of those who came since the open row began, and some more, how many jobs had begun before."""
 
     @property
     def rows(self) -> int:
@@ -67,8 +67,6 @@ class Log(Monitor):
                 return
             self._write(row)
         self._open = job
-        if self._arrivals:
-            del self._arrivals[: bisect_right(self._arrivals, job.number)]
         if job.admitted or job.preempted or job.copies or job.chunks:
             self._write_changes(job)
         if job.work.decode_requests:
@@ -124,7 +122,7 @@ class Log(Monitor):
             and job.line == row.line.moved(row.count)
             and job.start_ns == row.end_ns
             and job.blocked is row.blocked
-            and job.waiting == row.waiting + bisect_right(self._arrivals, job.number)
+            and job.waiting == row.waiting + self._arrived(row.number, job.number)
             and job.swapped == row.swapped
             and job.withheld_blocks == row.withheld_blocks
             and self._decoding_jobs % MOST_JOBS > 0
@@ -138,8 +136,13 @@ class Log(Monitor):
                        work.decode_requests, job.waiting, job.running, job.swapped,
                        NEVER if free_blocks is None else free_blocks, job.withheld_blocks, job.blocked))  # fmt: skip
         if len(newest) >= CELLS_AT_ONCE:
+            del self._arrivals[: self._arrived(NEVER, job.number)]
             for table in (self._jobs, self._schedule, self._admissions, self._preemptions, self._copies):
                 table.tidy()
+
+    def _arrived(self, after: int, upto: int) -> int:
+        """How many came, and were not turned away, after so many jobs had begun."""
+        return bisect_right(self._arrivals, upto) - bisect_right(self._arrivals, after)
 
     def _write_changes(self, job: Job) -> None:
         for request, cached_tokens, back in job.admitted:
