@@ -4,8 +4,8 @@ Nobody in it is touched by a job: a clock moves on, and how far each has come fo
 joined. Somebody else's bookkeeping (one request at a time) never meets it: whoever is booked so has left.
 """
 
-import heapq
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 
 from sim.engine.kv import Memory
 from sim.request import NEVER, Clock, Request
@@ -60,7 +60,7 @@ class Cohort:
             self.latest = place
         if finish < self.next_finish:
             self.next_finish = finish
-        heapq.heappush(self._finishes, (finish, place, request))
+        heappush(self._finishes, (finish, place, request))
 
     def leave(self, request: Request) -> None:
         """It is booked one job at a time again."""
@@ -88,7 +88,7 @@ class Cohort:
     def _finish(self, now: int) -> list[Request]:
         finished: list[Request] = []
         while self.next_finish <= now:
-            finish, place, request = heapq.heappop(self._finishes)
+            finish, place, request = heappop(self._finishes)
             self.next_finish = self._finishes[0][0] if self._finishes else FOREVER
             if request.index in self.members and request.finish == finish and request.place == place:
                 finished.append(request)

@@ -97,8 +97,8 @@ class Cycle:
     _in_order = False
     """Whether this job goes by the order of admission; if not, the cohort comes before all others."""
 
-    def __init__(self, turn: int, state: State, memory: Memory, swap: Swap, rules: Rules) -> None:
-        self.budget = UNBOUNDED if rules.limits.token_budget is None else rules.limits.token_budget
+    def __init__(self, turn: int, budget: int, state: State, memory: Memory, swap: Swap, rules: Rules) -> None:
+        self.budget = budget
         """Tokens that the job may still take."""
         self._turn = turn
         self._state = state

@@ -92,7 +92,7 @@ class Scheduler:
         end = self._ends[request.index] = Event(self._env)
         reason = self._never_fits(request)
         if reason is not None:
-            self._end(request, Status.REJECTED, reason, jobs_begun)
+            self._end(request, Status.REJECTED, reason, int(self._env.now), jobs_begun)
             return end
         waiting.add(request)
         if span is None:
@@ -138,7 +138,7 @@ class Scheduler:
                 self._book(job)
             if not jobs:
                 yield self._sleep()
-            elif self._env.peek() <= self._env.now:  # nobody who still acts at this instant is left out
+            elif self._env.peek() <= jobs[-1].end_ns:  # nobody who still acts at this instant is left out
                 yield late(self._env)
 
     def stop(self) -> None:
@@ -187,7 +187,7 @@ class Scheduler:
         state = self.state
         while state.waiting or state.running or self._swap.out:
             self.policy_calls += 1
-            cycle = Cycle(self.policy_calls, state, self._memory, self._swap, self._rules)
+            cycle = Cycle(self.policy_calls, self._budget, state, self._memory, self._swap, self._rules)
             self._policy.plan(View(int(self._env.now), self._last_kind, state.waiting, state.running.values()), cycle)
             jobs = cycle.close(self.jobs_begun, self._untold)
             if jobs:
@@ -286,7 +286,7 @@ class Scheduler:
             if job.in_order and len(ended) > 1:
                 ended.sort(key=lambda request: request.place)
         for request in ended:
-            self._end(request, Status.FINISHED, None, self.jobs_begun)
+            self._end(request, Status.FINISHED, None, job.end_ns, self.jobs_begun)
 
     def _book_each(self, job: Job) -> list[Request]:
         """Those outside the cohort; who is complete joins it. Those whose last token this was."""
@@ -310,9 +310,9 @@ class Scheduler:
         cancelled, self._cancelled = self._cancelled, []
         for request in sorted(cancelled, key=lambda request: request.index):
             if not request.ended:
-                self._end(request, Status.CANCELLED, self.whereabouts(request), self.jobs_begun)
+                self._end(request, Status.CANCELLED, self.whereabouts(request), int(self._env.now), self.jobs_begun)
 
-    def _end(self, request: Request, status: Status, reason: str | None, jobs_begun: int) -> None:
+    def _end(self, request: Request, status: Status, reason: str | None, now_ns: int, jobs_begun: int) -> None:
         state, index = self.state, request.index
         if index in state.running:
             state.leave(request)
@@ -322,7 +322,6 @@ class Scheduler:
         elif request.arrived and status is Status.CANCELLED:
             state.waiting.remove(request)
         request.ended = True
-        now_ns = int(self._env.now)
         for tell in self._end_tellers:
             tell(request, status, reason, now_ns, jobs_begun)
         end = self._ends.pop(index, None)
