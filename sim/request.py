@@ -190,14 +190,9 @@ class Request:
         self._computed = self._emitted = 0
         """At zero of its clock."""
         self.spec = spec
-        self.index = spec.index
-        self.id = spec.id
-        self.arrival_ns = spec.arrival_ns
-        self.priority = spec.priority
-        self.samples = spec.samples
-        self.prompt_tokens = self.prefill_end = spec.prompt_tokens
-        self.output_tokens = spec.output_tokens
-        self.max_tokens = spec.max_tokens
+        (self.index, self.id, self.arrival_ns, self.prompt_tokens, self.output_tokens, self.max_tokens,
+         self.priority, _, _, _, self.samples) = spec  # fmt: skip
+        self.prefill_end = self.prompt_tokens
         if max_model_tokens:
             longest = max_model_tokens - spec.prompt_tokens
             self.output_tokens = min(spec.output_tokens, longest)

@@ -1,7 +1,7 @@
 """The durations of like jobs in a row, and when each of them ends: exact, whatever the costs, and never job by job."""
 
+from dataclasses import dataclass
 from math import isqrt
-from typing import NamedTuple
 
 from sim.clock import FS_PER_NS
 
@@ -28,7 +28,8 @@ def floor_sum(jobs: int, first: int, growth: int, divisor: int) -> int:
     return total
 
 
-class Line(NamedTuple):
+@dataclass(slots=True)
+class Line:
     """The durations of like jobs in a row: the j-th (from 0) takes ``first_fs + growth_fs * j``, half up to whole ns."""
 
     first_fs: int
@@ -55,7 +56,7 @@ class Line(NamedTuple):
 
         Mostly it is known from the durations before they are rounded.
         """
-        first_fs, growth_fs = self
+        first_fs, growth_fs = self.first_fs, self.growth_fs
         if growth_fs:
             linear = 2 * first_fs - growth_fs
             guess = (isqrt(linear * linear + 8 * growth_fs * ns * FS_PER_NS) - linear) // (2 * growth_fs) + 1

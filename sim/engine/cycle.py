@@ -1,6 +1,7 @@
 """One cycle: what a policy sees (:class:`View`), and what it fills (:class:`Cycle`)."""
 
 from collections.abc import Callable, Collection, Iterable, Reversible, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, NoReturn, Protocol
 
 from sim.costs.base import Work
@@ -49,7 +50,8 @@ class Running(Collection[Request], Reversible[Request], Protocol):
     """The requests that run, in order of admission."""
 
 
-class View(NamedTuple):
+@dataclass(slots=True)
+class View:
     """What a policy may know. It reads no other clock and changes nothing here; it acts through the cycle."""
 
     now_ns: int

@@ -1,6 +1,7 @@
 """What comes of a decision: a job, what it schedules, and what the decision changed."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -41,7 +42,8 @@ class Blocked(IntEnum):
     HOLES = 5
 
 
-class Chunk(NamedTuple):
+@dataclass(slots=True)
+class Chunk:
     """Prompt tokens of one request in a job; ``place`` counts from 0 in the job's scheduling order."""
 
     request: Request
@@ -49,7 +51,8 @@ class Chunk(NamedTuple):
     place: int
 
 
-class Admission(NamedTuple):
+@dataclass(slots=True)
+class Admission:
     """A request joined ``running``: from the queue, with what the cache had of it, or ``back`` from the host."""
 
     request: Request
@@ -57,7 +60,8 @@ class Admission(NamedTuple):
     back: bool = False
 
 
-class Preemption(NamedTuple):
+@dataclass(slots=True)
+class Preemption:
     """A running request lost its blocks, with ``tokens`` computed tokens in them (copied to the host, or lost)."""
 
     request: Request

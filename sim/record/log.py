@@ -129,7 +129,7 @@ class Log(Monitor):
         )
 
     def _write(self, job: Job) -> None:
-        first_fs, growth_fs = job.line or (0, 0)
+        first_fs, growth_fs = (0, 0) if job.line is None else (job.line.first_fs, job.line.growth_fs)
         free_blocks, work = job.free_blocks, job.work
         newest = self._jobs.newest
         newest.extend((job.count, job.start_ns, job.end_ns, first_fs, growth_fs, job.kind, work.prefill_tokens,
@@ -145,15 +145,16 @@ class Log(Monitor):
         return bisect_right(self._arrivals, upto) - bisect_right(self._arrivals, after)
 
     def _write_changes(self, job: Job) -> None:
-        for request, cached_tokens, back in job.admitted:
-            self._admissions.append((job.number, request.index, cached_tokens, back))
-        for request, tokens, loss in job.preempted:
-            self._preemptions.append((job.number, request.index, tokens, loss))
+        for joined in job.admitted:
+            self._admissions.append((job.number, joined.request.index, joined.cached_tokens, joined.back))
+        for gone in job.preempted:
+            self._preemptions.append((job.number, gone.request.index, gone.tokens, gone.loss))
         for request, blocks, out in job.copies:
             self._copies.append((job.number, request.index, blocks, out))
-        for request, tokens, place in job.chunks:
+        for chunk in job.chunks:
+            request, tokens = chunk.request, chunk.tokens
             emits = request.computed + tokens == request.prefill_end
-            self._schedule.append((request.index, PREFILL, job.number, 1, tokens, place, emits, NEVER))
+            self._schedule.append((request.index, PREFILL, job.number, 1, tokens, chunk.place, emits, NEVER))
 
 
 def _in_order(schedule: Packed, stretches: Stretches) -> Packed:
