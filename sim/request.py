@@ -252,7 +252,7 @@ class Request:
         self.admitted_before = True
 
     def compute(self, tokens: int) -> bool:
-        """A job computed so many of its tokens. Whether that was all that was known of it, so that it emits one more."""
+        """A job computed so many of its tokens. Whether that was all that was known of it: then it emits one more."""
         self._computed += tokens
         if self._computed < self.prefill_end:
             return False

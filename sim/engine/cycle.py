@@ -38,12 +38,14 @@ class State:
 
     def leave(self, request: Request) -> None:
         """``request`` runs no longer."""
-        if request.index in self.cohort.members:
-            self.cohort.leave(request)
-        self.cohort.close_stretch(request)
-        del self.running[request.index]
+        index, cohort = request.index, self.cohort
+        if index in cohort.members:
+            cohort.leave(request)
+        cohort.close_stretch(request)
+        del self.running[index]
         self.slots_taken -= request.samples
-        self.prefilling.pop(request.index, None)
+        if index in self.prefilling:
+            del self.prefilling[index]
 
 
 class Running(Collection[Request], Reversible[Request], Protocol):
@@ -99,8 +101,9 @@ class Cycle:
     _in_order = False
     """Whether this job goes by the order of admission; if not, the cohort comes before all others."""
 
-    def __init__(self, turn: int, budget: int, state: State, memory: Memory, swap: Swap, rules: Rules) -> None:
-        self.budget = budget
+    def __init__(self, turn: int, state: State, memory: Memory, swap: Swap, rules: Rules) -> None:
+        budget = rules.limits.token_budget
+        self.budget = UNBOUNDED if budget is None else budget
         """Tokens that the job may still take."""
         self._turn = turn
         self._state = state
@@ -110,7 +113,7 @@ class Cycle:
         self._scheduled: list[Request] = []
         self._prefill_tokens = 0
         self._decoding = 0
-        """How many of those decode."""
+        """How many of those that are scheduled one by one decode."""
         self._admitted: list[Admission] = []
         self._preempted: list[Preemption] = []
         self._copies: list[Copy] = []
@@ -171,10 +174,11 @@ class Cycle:
         if tokens > self.budget:
             self._blocked = Blocked.BUDGET
             return False
-        if not self._memory.can_grow(request, request.computed + tokens):
+        upto = request.computed + tokens
+        if not self._memory.can_grow(request, upto):
             self._lacks_blocks = True
             return False
-        self._memory.grow(request, request.computed + tokens)
+        self._memory.grow(request, upto)
         self._schedule(request, tokens)
         return True
 
@@ -197,10 +201,11 @@ class Cycle:
         self._expect(request, tokens)
         if request.index in self._state.cohort.members:
             self._state.cohort.dissolve()  # its members are asked one by one
-        while not self._memory.can_grow(request, request.computed + tokens):
+        upto, memory = request.computed + tokens, self._memory
+        while not memory.can_grow(request, upto):
             if self.preempt() is request:
                 return False
-        self._memory.grow(request, request.computed + tokens)
+        memory.grow(request, upto)
         self._schedule(request, tokens)
         return True
 
@@ -287,7 +292,7 @@ class Cycle:
         jobs = self._copying(number) if self._copies else []
         if self._stepped or self._scheduled:
             jobs.append(self._working(number + len(jobs)))
-        if self._blocked is Blocked.NOTHING and self.budget <= 0 and self._state.waiting:
+        if self.budget <= 0 and self._blocked is Blocked.NOTHING and self._state.waiting:
             self._blocked = Blocked.BUDGET
         for job in jobs:
             self._describe(job)
@@ -301,6 +306,7 @@ class Cycle:
         return jobs
 
     def _tell_as_well(self, untold: Untold) -> None:
+        """What came before this cycle, and no job has told of."""
         self._admitted[:0], self._preempted[:0] = untold.admitted, untold.lost
         untold.admitted.clear()
         untold.lost.clear()
@@ -352,7 +358,7 @@ class Cycle:
         return job
 
     def _chunks(self, decoding: int) -> list[Chunk]:
-        """Those who prefill; so many of the cohort are before them all, unless the job goes by the order of admission."""
+        """Those who prefill: behind so many of the cohort, or, where the order of admission counts, between them."""
         cohort, chunks = self._state.cohort, []
         for place, request in enumerate(self._scheduled, decoding):
             if request.chunk:
@@ -444,7 +450,7 @@ class Cycle:
 
     def _has_slots(self, request: Request) -> bool:
         slots = self._rules.limits.max_running
-        if slots is None or self._state.slots_taken + request.samples <= slots:
+        if slots is None or request.samples <= slots - self._state.slots_taken:
             return True
         self._blocked = Blocked.SLOTS
         return False

@@ -77,9 +77,9 @@ class Scheduler:
         self._span: Job | None = None
         """The one that runs, while how many jobs it stands for may still change."""
         self._decision = ALONE
-        """The one that led to the span, """
+        """The decision that led to the span."""
         self._kept_out: Request | None = None
-        """and the head of the queue, who did not get in."""
+        """The head of the queue, if that decision did not let it in."""
 
     def submit(self, request: Request) -> Event:
         """A request arrives. The event returned fires when it has ended, however it ends."""
@@ -187,7 +187,7 @@ class Scheduler:
         state = self.state
         while state.waiting or state.running or self._swap.out:
             self.policy_calls += 1
-            cycle = Cycle(self.policy_calls, self._budget, state, self._memory, self._swap, self._rules)
+            cycle = Cycle(self.policy_calls, state, self._memory, self._swap, self._rules)
             self._policy.plan(View(int(self._env.now), self._last_kind, state.waiting, state.running.values()), cycle)
             jobs = cycle.close(self.jobs_begun, self._untold)
             if jobs:
@@ -197,9 +197,8 @@ class Scheduler:
                     self._last_kind = last.kind
                 if last.whole and len(jobs) == 1:
                     self._stretch(last, cycle.decision(last))
+            if jobs or not cycle.only_preempted:
                 return jobs
-            if not cycle.only_preempted:
-                break
         return ()
 
     # Spans
@@ -256,10 +255,11 @@ class Scheduler:
     def _settle(self, job: Job) -> None:
         """How many jobs it stands for is final."""
         self._span = None
-        if job.count > 1:
+        behind = job.count - 1
+        if behind:
             self.spans += 1
-            self.jobs_begun += job.count - 1
-        if job.count > job.stepped:
+            self.jobs_begun += behind
+        if behind or not job.stepped:
             self._memory.step(job.count - job.stepped)
 
     # Bookkeeping

@@ -24,7 +24,6 @@ from sim.record.tables import (
 )
 from sim.request import NEVER, Request, Status, Workload
 
-
 CELLS_AT_ONCE = ROWS_AT_ONCE * len(ROW_COLUMNS)
 
 
@@ -79,10 +78,11 @@ class Log(Monitor):
     def on_end(self, request: Request, status: Status, reason: str | None, now_ns: int, jobs_begun: int) -> None:
         index = request.index
         self._status[index] = status
-        self._ended_ns[index] = NEVER if status is Status.REJECTED else now_ns  # a rejected request has no times
         self._ended_job[index] = jobs_begun
-        if status is Status.REJECTED:
+        if status is Status.REJECTED:  # it has no times, and never waited
             self._arrivals.pop()
+        else:
+            self._ended_ns[index] = now_ns
         if reason is not None:
             self._reasons[index] = reason
 
