@@ -1,6 +1,6 @@
 """One cycle: what a policy sees (:class:`View`), and what it fills (:class:`Cycle`)."""
 
-from collections.abc import Callable, Collection, Iterable, Reversible, Sequence
+from collections.abc import Callable, Collection, Iterable, Reversible
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn, Protocol
 

@@ -28,7 +28,7 @@ class Monitor:
 
 
 def tellers(monitors: Iterable[Monitor], name: str) -> list[Callable[..., Any]]:
-    """The method of this name of each monitor that has one of its own, in order; who has something to tell calls all."""
+    """The method of this name of each monitor that has one of its own, in order: all are called to tell something."""
     nothing = getattr(Monitor, name)
     own = [monitor for monitor in monitors if getattr(type(monitor), name, nothing) is not nothing]
     return [getattr(monitor, name) for monitor in own]
