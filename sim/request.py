@@ -112,7 +112,7 @@ class Workload:
         order = np.arange(len(self)) if indices is None else indices
         for start in range(0, len(order), AT_ONCE):
             some = order[start : start + AT_ONCE]
-            names = [self.id(index) for index in some.tolist()]
+            names = list(map(default_id if self.ids is None else self.ids.__getitem__, some.tolist()))
             tenants = repeat("") if self.tenants is None else [self.tenants[index] for index in some.tolist()]
             columns = (self.arrival_ns, self.prompt_tokens, self.output_tokens, self.max_tokens, self.priority)
             numbers = (column[some].tolist() for column in columns)
@@ -175,27 +175,24 @@ class Request:
     There is no prefill or decode state: each job brings ``computed`` nearer to ``known`` tokens (prompt and emitted),
     and a request whose computed tokens reach them at a job's end emits one more. ``prefill_end`` is what was known
     when it was last admitted: below it, its work is prefill (or recomputation); from there on, decode. ``place`` is its
-    place in the order of admission, ``turn`` the cycle that scheduled it last.
+    place in the order of admission, ``turn`` the cycle that scheduled it last by itself, ``chunk`` the prompt tokens
+    that this one scheduled of it (0: it decodes).
 
     While it follows a clock, it computes and emits one token whenever that moves on: nobody has to book them.
     """
 
     arrived = admitted_before = cancelled = ended = False
     turn = place = finish = grows = stretch_first = stretch_after = NEVER
-    admitted_with = 0
-    _clock = STANDING
-    _since = _computed = _emitted = 0
+    admitted_with = chunk = 0
 
     def __init__(self, spec: RequestSpec, max_model_tokens: int = 0) -> None:
+        self._clock = STANDING
+        self._computed = self._emitted = 0
+        """At zero of its clock."""
         self.spec = spec
-        self.index = spec.index
-        self.id = spec.id
-        self.arrival_ns = spec.arrival_ns
-        self.priority = spec.priority
-        self.samples = spec.samples
-        self.prompt_tokens = self.prefill_end = spec.prompt_tokens
-        self.output_tokens = spec.output_tokens
-        self.max_tokens = spec.max_tokens
+        (self.index, self.id, self.arrival_ns, self.prompt_tokens, self.output_tokens, self.max_tokens,
+         self.priority, _, _, _, self.samples) = spec  # fmt: skip
+        self.prefill_end = self.prompt_tokens
         if max_model_tokens:
             longest = max_model_tokens - spec.prompt_tokens
             self.output_tokens = min(spec.output_tokens, longest)
@@ -204,52 +201,63 @@ class Request:
     @property
     def computed(self) -> int:
         """Tokens whose KV is there."""
-        return self._computed + self._clock.jobs - self._since
+        return self._computed + self._clock.jobs
 
     @computed.setter
     def computed(self, tokens: int) -> None:
-        self._computed = tokens - self._clock.jobs + self._since
+        self._computed = tokens - self._clock.jobs
 
     @property
     def emitted(self) -> int:
         """Tokens that came out, for each of its samples."""
-        return self._emitted + self._clock.jobs - self._since
+        return self._emitted + self._clock.jobs
 
     @emitted.setter
     def emitted(self, tokens: int) -> None:
-        self._emitted = tokens - self._clock.jobs + self._since
+        self._emitted = tokens - self._clock.jobs
 
     def follow(self, clock: Clock) -> None:
         """From now on a token is computed and one emitted with each move of ``clock``."""
-        self._clock, self._since = clock, clock.jobs
+        jobs = clock.jobs
+        self._computed -= jobs
+        self._emitted -= jobs
+        self._clock = clock
 
     def stand(self) -> None:
         """Follow no clock any more."""
-        moved = self._clock.jobs - self._since
-        self._computed += moved
-        self._emitted += moved
-        self._clock, self._since = STANDING, 0
+        jobs = self._clock.jobs
+        self._computed += jobs
+        self._emitted += jobs
+        self._clock = STANDING
 
     @property
     def known(self) -> int:
         """Tokens that exist: the prompt and what each sample emitted."""
-        return self.prompt_tokens + self.samples * (self._emitted + self._clock.jobs - self._since)
+        return self.prompt_tokens + self.samples * (self._emitted + self._clock.jobs)
 
     @property
     def rest(self) -> int:
         """Known tokens that are not computed yet: of its prompt, or the newest of each sample."""
-        moved = self._clock.jobs - self._since
-        return self.prompt_tokens + self.samples * (self._emitted + moved) - self._computed - moved
+        jobs = self._clock.jobs
+        return self.prompt_tokens + self.samples * (self._emitted + jobs) - self._computed - jobs
 
     @property
     def prefilling(self) -> bool:
-        return self._computed + self._clock.jobs - self._since < self.prefill_end
+        return self._computed + self._clock.jobs < self.prefill_end
 
     def admitted(self, cached_tokens: int) -> None:
         """It joins those who run, with so many tokens computed; its prefill covers what is known of it now."""
         self._computed = self.admitted_with = cached_tokens
         self.prefill_end = self.prompt_tokens + self.samples * self._emitted
         self.admitted_before = True
+
+    def compute(self, tokens: int) -> bool:
+        """A job computed so many of its tokens. Whether that was all that was known of it: then it emits one more."""
+        self._computed += tokens
+        if self._computed < self.prefill_end:
+            return False
+        self._emitted += 1
+        return True
 
     def forget(self) -> int:
         """Its blocks are gone: how many computed tokens were lost. What it emitted stays emitted."""

@@ -1,11 +1,13 @@
 """The contract of a cost model: a job's work to its duration, and nothing else (no clock, no randomness)."""
 
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from sim.costs.line import Line
 
 
-class Work(NamedTuple):
+@dataclass(slots=True)
+class Work:
     """What one job does.
 
     ``decode_requests`` counts sequences: n for a request with n samples. ``context_tokens``: tokens of context that

@@ -1,7 +1,7 @@
 """The durations of like jobs in a row, and when each of them ends: exact, whatever the costs, and never job by job."""
 
+from dataclasses import dataclass
 from math import isqrt
-from typing import NamedTuple
 
 from sim.clock import FS_PER_NS
 
@@ -9,9 +9,6 @@ MOST_FS = 2**59
 MOST_GROWTH_FS = 2**39
 """A job that takes longer (ten minutes), or so much longer than the one before, stands on no line: then nothing about
 2**20 jobs on one leaves 64 bits."""
-
-NEAR = 8
-"""By so many jobs a guess may be off before it is given up."""
 
 
 def floor_sum(jobs: int, first: int, growth: int, divisor: int) -> int:
@@ -31,7 +28,8 @@ def floor_sum(jobs: int, first: int, growth: int, divisor: int) -> int:
     return total
 
 
-class Line(NamedTuple):
+@dataclass(slots=True)
+class Line:
     """The durations of like jobs in a row: the j-th (from 0) takes ``first_fs + growth_fs * j``, half up to whole ns."""
 
     first_fs: int
@@ -47,29 +45,29 @@ class Line(NamedTuple):
 
     def within(self, ns: int, jobs: int) -> tuple[int, int]:
         """How many of the first ``jobs`` have ended after so many ns, and when the last of these did."""
-        guess = min(self._guess(ns), jobs)
-        ends_ns = self.ends_ns(guess)
-        for _ in range(NEAR):
-            if ends_ns > ns:
-                guess -= 1
-                ends_ns -= self.job_ns(guess)
-            elif guess < jobs and ends_ns + self.job_ns(guess) <= ns:
-                ends_ns += self.job_ns(guess)
-                guess += 1
-            else:
-                return guess, ends_ns
         low, high = 0, jobs
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.ends_ns(middle) <= ns else (low, middle - 1)
         return low, self.ends_ns(low)
 
-    def _guess(self, ns: int) -> int:
-        """The same without the rounding of each job."""
-        if not self.growth_fs:
-            return ns * FS_PER_NS // max(self.first_fs, 1)
-        linear = 2 * self.first_fs - self.growth_fs
-        return (isqrt(linear * linear + 8 * self.growth_fs * ns * FS_PER_NS) - linear) // (2 * self.growth_fs)
+    def begun(self, ns: int, jobs: int) -> tuple[int, int]:
+        """How many of the first ``jobs`` have begun before so many ns, and when the last of these ends.
+
+        Mostly it is known from the durations before they are rounded.
+        """
+        first_fs, growth_fs = self.first_fs, self.growth_fs
+        if growth_fs:
+            linear = 2 * first_fs - growth_fs
+            guess = (isqrt(linear * linear + 8 * growth_fs * ns * FS_PER_NS) - linear) // (2 * growth_fs) + 1
+        else:
+            guess = ns * FS_PER_NS // max(first_fs, 1) + 1
+        guess = min(guess, jobs)
+        ends_ns = self.ends_ns(guess)
+        if ends_ns - self.job_ns(guess - 1) < ns and (ends_ns >= ns or guess == jobs):
+            return guess, ends_ns
+        before, ends_ns = self.within(ns - 1, jobs - 1) if ns > 0 else (0, 0)
+        return before + 1, ends_ns + self.job_ns(before)
 
     def moved(self, jobs: int) -> "Line":
         """Without the first ``jobs``."""

@@ -1,7 +1,7 @@
 """The linear device: a cost for every job, prefill token, decode batch, decoding request and token of context."""
 
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import NamedTuple
 
 from sim.clock import cost_fs, round_fs
 from sim.costs.base import Work
@@ -9,7 +9,8 @@ from sim.costs.line import MOST_FS, MOST_GROWTH_FS, Line
 from sim.scenario import Device
 
 
-class LinearCost(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LinearCost:
     """Coefficients in fs. The lesson's device is 0.25 ms a job, 1 ms a prefill token, 1 ms a decode batch."""
 
     job_fs: int
@@ -42,11 +43,12 @@ class LinearCost(NamedTuple):
         return Line(first_fs, growth_fs) if first_fs <= MOST_FS and growth_fs <= MOST_GROWTH_FS else None
 
     def _job_fs(self, work: Work) -> int:
-        prefill_tokens, decode_requests, context_tokens, blocks = work
         fs = self.job_fs
-        if decode_requests:
-            fs += self.decode_fs_per_batch + self.decode_fs_per_request * decode_requests
-            fs += self.context_fs_per_token * context_tokens
-        if prefill_tokens or blocks:
-            fs += self.prefill_fs_per_token * prefill_tokens + self.swap_fs_per_block * blocks
+        if work.decode_requests:
+            fs += self.decode_fs_per_batch + self.decode_fs_per_request * work.decode_requests
+            fs += self.context_fs_per_token * work.context_tokens
+        if work.prefill_tokens:
+            fs += self.prefill_fs_per_token * work.prefill_tokens
+        if work.blocks:
+            fs += self.swap_fs_per_block * work.blocks
         return fs

@@ -24,6 +24,9 @@ class Contiguous(Standing):
     def withheld(self) -> int:
         return self._pool.withheld
 
+    def after_step(self) -> tuple[int | None, int]:
+        return self._pool.free, self._pool.withheld
+
     def lacks_hole(self, request: Request) -> bool:
         blocks = declared_blocks(request, self._block_tokens)
         return self._pool.can_take(blocks) and self._first_fit(blocks) is None

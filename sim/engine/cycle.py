@@ -1,7 +1,8 @@
 """One cycle: what a policy sees (:class:`View`), and what it fills (:class:`Cycle`)."""
 
-from collections.abc import Callable, Collection, Iterable, Reversible, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterable, Reversible
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn, Protocol
 
 from sim.costs.base import Work
 from sim.engine.cohort import Cohort
@@ -37,19 +38,22 @@ class State:
 
     def leave(self, request: Request) -> None:
         """``request`` runs no longer."""
-        if request.index in self.cohort.members:
-            self.cohort.leave(request)
-        self.cohort.close_stretch(request)
-        del self.running[request.index]
+        index, cohort = request.index, self.cohort
+        if index in cohort.members:
+            cohort.leave(request)
+        cohort.close_stretch(request)
+        del self.running[index]
         self.slots_taken -= request.samples
-        self.prefilling.pop(request.index, None)
+        if index in self.prefilling:
+            del self.prefilling[index]
 
 
 class Running(Collection[Request], Reversible[Request], Protocol):
     """The requests that run, in order of admission."""
 
 
-class View(NamedTuple):
+@dataclass(slots=True)
+class View:
     """What a policy may know. It reads no other clock and changes nothing here; it acts through the cycle."""
 
     now_ns: int
@@ -98,7 +102,8 @@ class Cycle:
     """Whether this job goes by the order of admission; if not, the cohort comes before all others."""
 
     def __init__(self, turn: int, state: State, memory: Memory, swap: Swap, rules: Rules) -> None:
-        self.budget = UNBOUNDED if rules.limits.token_budget is None else rules.limits.token_budget
+        budget = rules.limits.token_budget
+        self.budget = UNBOUNDED if budget is None else budget
         """Tokens that the job may still take."""
         self._turn = turn
         self._state = state
@@ -106,7 +111,9 @@ class Cycle:
         self._swap = swap
         self._rules = rules
         self._scheduled: list[Request] = []
-        self._chunk_tokens: dict[int, int] = {}
+        self._prefill_tokens = 0
+        self._decoding = 0
+        """How many of those that are scheduled one by one decode."""
         self._admitted: list[Admission] = []
         self._preempted: list[Preemption] = []
         self._copies: list[Copy] = []
@@ -157,42 +164,55 @@ class Cycle:
         """Let a waiting request join ``running``, with memory for its next ``tokens`` tokens, without work yet."""
         if request.ended or request.index in self._state.running or request.index in self._swap.out:
             raise InvariantError(f"a policy admits {request!r}, which does not wait")
-        return self._admit(request, tokens, scheduled=False)
+        return self._admit(request, self._memory.cached(request), tokens, scheduled=False)
 
     def prefill(self, request: Request, tokens: int) -> bool:
         """Schedule the next ``tokens`` prompt tokens of a running or waiting request; nobody makes room for it."""
-        waits = request.index not in self._state.running
-        self._expect(request, tokens, request.known - self._memory.cached(request) if waits else request.rest)
+        if request.index not in self._state.running:
+            return self._prefill_waiting(request, tokens)
+        self._expect(request, tokens)
         if tokens > self.budget:
             self._blocked = Blocked.BUDGET
             return False
-        if waits:
-            if request.ended or request.index in self._swap.out:
-                raise InvariantError(f"a policy admits {request!r}, which does not wait")
-            if not self._admit(request, tokens, scheduled=True):
-                return False
-        elif self._memory.can_grow(request, request.computed + tokens):
-            self._memory.grow(request, request.computed + tokens)
-        else:
+        upto = request.computed + tokens
+        if not self._memory.can_grow(request, upto):
             self._lacks_blocks = True
+            return False
+        self._memory.grow(request, upto)
+        self._schedule(request, tokens)
+        return True
+
+    def _prefill_waiting(self, request: Request, tokens: int) -> bool:
+        cached = self._memory.cached(request)
+        if not 1 <= tokens <= request.known - cached:
+            self._refuse(request, tokens, request.known - cached)
+        if tokens > self.budget:
+            self._blocked = Blocked.BUDGET
+            return False
+        if request.ended or request.index in self._swap.out:
+            raise InvariantError(f"a policy admits {request!r}, which does not wait")
+        if not self._admit(request, cached, tokens, scheduled=True):
             return False
         self._schedule(request, tokens)
         return True
 
     def extend(self, request: Request, tokens: int) -> bool:
         """Schedule the next ``tokens`` tokens of a running request; victims make room, at last the request itself."""
-        self._expect(request, tokens, request.rest)
+        self._expect(request, tokens)
         if request.index in self._state.cohort.members:
             self._state.cohort.dissolve()  # its members are asked one by one
-        while not self._memory.can_grow(request, request.computed + tokens):
+        upto, memory = request.computed + tokens, self._memory
+        while not memory.can_grow(request, upto):
             if self.preempt() is request:
                 return False
-        self._memory.grow(request, request.computed + tokens)
+        memory.grow(request, upto)
         self._schedule(request, tokens)
         return True
 
     def extend_running(self, most: int = UNBOUNDED, *, cut: bool = True, decodes_first: bool = False) -> None:
         """:meth:`extend_all` for all who run, in order of admission; or first those who decode, then the prefills."""
+        if not self._state.running:
+            return
         left = self._step(most, decodes_first=decodes_first)
         if decodes_first:
             left.sort(key=lambda request: request.prefilling)
@@ -219,6 +239,8 @@ class Cycle:
     def restore(self) -> list[Request]:
         """Those who were swapped out come back, oldest first, with memory for all that is known of them."""
         back: list[Request] = []
+        if not self._swap.out:
+            return back
         while (request := self._swap.oldest) is not None and not self._closed and self._has_slots(request):
             if not self._memory.can_admit(request, request.known, others_run=bool(self._state.running)):
                 break
@@ -240,7 +262,9 @@ class Cycle:
         if victim.turn == self._turn:
             victim.turn = NEVER
             self._scheduled.remove(victim)
-            self.budget += self._chunk_tokens.pop(victim.index, victim.samples)
+            self.budget += victim.chunk or victim.samples
+            self._prefill_tokens -= victim.chunk
+            self._decoding -= not victim.chunk
         elif self._is_stepped(victim):
             self.budget += 1
         self._state.leave(victim)
@@ -263,25 +287,36 @@ class Cycle:
         The first job, which gets ``number``, also tells of ``untold``: changes by decisions that submitted no job.
         Without a job, ``untold`` gets those of this one as well.
         """
-        if not self._stepped and len(self._scheduled) > len(self._chunk_tokens):
+        if self._decoding and not self._stepped:
             self._state.cohort.dissolve()  # its members sit this decoding job out
         jobs = self._copying(number) if self._copies else []
         if self._stepped or self._scheduled:
             jobs.append(self._working(number + len(jobs)))
-        waiting, memory = len(self._state.waiting), self._memory
-        if self._blocked is Blocked.NOTHING and self.budget <= 0 and waiting:
+        if self.budget <= 0 and self._blocked is Blocked.NOTHING and self._state.waiting:
             self._blocked = Blocked.BUDGET
         for job in jobs:
-            job.waiting, job.running, job.swapped = waiting, len(self._state.running), len(self._swap.out)
-            job.free_blocks, job.withheld_blocks = memory.free, memory.withheld
-            job.blocked = self._blocked
-        untold.admitted.extend(self._admitted)
-        untold.lost.extend(self._preempted)
-        if jobs and (untold.admitted or untold.lost):
-            jobs[0].admitted, jobs[0].preempted = untold.admitted[:], untold.lost[:]
-            untold.admitted.clear()
-            untold.lost.clear()
+            self._describe(job)
+        if jobs:
+            if untold.admitted or untold.lost:
+                self._tell_as_well(untold)
+            jobs[0].admitted, jobs[0].preempted = self._admitted, self._preempted
+        else:
+            untold.admitted.extend(self._admitted)
+            untold.lost.extend(self._preempted)
         return jobs
+
+    def _tell_as_well(self, untold: Untold) -> None:
+        """What came before this cycle, and no job has told of."""
+        self._admitted[:0], self._preempted[:0] = untold.admitted, untold.lost
+        untold.admitted.clear()
+        untold.lost.clear()
+
+    def _describe(self, job: Job) -> None:
+        """Note on it how things stand when it begins."""
+        state, memory = self._state, self._memory
+        job.waiting, job.running, job.swapped = len(state.waiting), len(state.running), len(self._swap.out)
+        job.free_blocks, job.withheld_blocks = memory.free, memory.withheld
+        job.blocked = self._blocked
 
     def decision(self, job: Job) -> Decision:
         """What this cycle came to, once it was closed with this one job."""
@@ -304,30 +339,38 @@ class Cycle:
         return jobs
 
     def _working(self, number: int) -> Job:
-        scheduled, tokens, cohort = self._scheduled, self._chunk_tokens, self._state.cohort
+        cohort, scheduled = self._state.cohort, self._scheduled
         decoding = len(cohort.members) if self._stepped else 0
-        sequences, context, chunks = decoding, cohort.context_tokens if decoding else 0, []
-        for place, request in enumerate(scheduled):
-            if request.index in tokens:
-                before = decoding
-                if self._in_order and request.place < cohort.latest:
-                    before = sum(member.place < request.place for member in cohort.members.values())
-                chunks.append(Chunk(request, tokens[request.index], before + place))
-            else:
-                sequences += request.samples
-                context += request.samples * (request.prompt_tokens + request.emitted)
-        work = Work(sum(tokens.values()), sequences, context if self._rules.reads_context else 0)
-        job = Job.of_cohort(number, work, decoding, cohort.changes)
+        sequences, context = decoding, cohort.context_tokens if decoding else 0
+        if self._decoding:
+            for request in scheduled:
+                if not request.chunk:
+                    sequences += request.samples
+                    context += request.samples * (request.prompt_tokens + request.emitted)
+        work = Work(self._prefill_tokens, sequences, context if self._rules.reads_context else 0)
+        job = Job(number, work, decoding, cohort.changes)
+        if decoding:
+            job.stepped = 1
         if scheduled:
-            job.add(scheduled, chunks)
-            job.in_order = self._in_order
+            job.scheduled, job.in_order = scheduled, self._in_order
+        if self._prefill_tokens:
+            job.chunks, job.kind = self._chunks(decoding), Kind.MIXED if sequences else Kind.PREFILL
         return job
 
-    def _admit(self, request: Request, tokens: int, *, scheduled: bool) -> bool:
+    def _chunks(self, decoding: int) -> list[Chunk]:
+        """Those who prefill: behind so many of the cohort, or, where the order of admission counts, between them."""
+        cohort, chunks = self._state.cohort, []
+        for place, request in enumerate(self._scheduled, decoding):
+            if request.chunk:
+                if self._in_order and request.place < cohort.latest:
+                    place -= sum(member.place > request.place for member in cohort.members.values())  # noqa: PLW2901
+                chunks.append(Chunk(request, request.chunk, place))
+        return chunks
+
+    def _admit(self, request: Request, cached: int, tokens: int, *, scheduled: bool) -> bool:
         if self._closed or not self._has_slots(request):
             return False
         state, memory = self._state, self._memory
-        cached = memory.cached(request)
         if not memory.can_admit(request, cached + tokens, others_run=bool(state.running)):
             self._blocked = Blocked.HOLES if memory.lacks_hole(request) else Blocked.BLOCKS
             return False
@@ -342,16 +385,17 @@ class Cycle:
 
     def _step(self, most: int, *, decodes_first: bool) -> list[Request]:
         """Schedule the cohort, all at once, if that is the same as one by one. Who is still to be asked, in order."""
-        state, cohort = self._state, self._state.cohort
+        state, cohort, memory = self._state, self._state.cohort, self._memory
         if not self._can_step(most, decodes_first):
             return list(state.running.values())
-        while self._memory.short and cohort.members:
-            self._memory.exhaust()
+        while memory.short and cohort.members:
+            memory.exhaust()
             self.preempt()
-        if cohort.members:
-            self._memory.step(1)
+        decoding = len(cohort.members)
+        if decoding:
+            memory.step(1)
             self._stepped, self._in_order = True, not decodes_first
-            self.budget -= len(cohort.members)
+            self.budget -= decoding
         return list(state.prefilling.values())
 
     def _can_step(self, most: int, decodes_first: bool) -> bool:  # noqa: FBT001  # its caller's
@@ -359,19 +403,19 @@ class Cycle:
 
         Or nobody's turn matters. Where blocks don't reach, it is still the same if the last admitted goes.
         """
-        state, cohort = self._state, self._state.cohort
-        decoding = len(cohort.members)
+        state, prefilling = self._state, self._state.prefilling
+        decoding = len(state.cohort.members)
         return (
             0 < decoding <= self.budget
-            and decoding + len(state.prefilling) == len(state.running)
-            and (self._rules.last_goes or not self._memory.short)
+            and decoding + len(prefilling) == len(state.running)
             and not (self._stepped or self._scheduled)
-            and (decodes_first or self._is_behind(cohort.latest) or self._reaches_for_all(most))
+            and (self._rules.last_goes or not self._memory.short)
+            and (decodes_first or not prefilling or self._is_behind(state.cohort.latest) or self._reaches_for_all(most))
         )
 
     def _is_behind(self, place: int) -> bool:
-        """Whether all who prefill were admitted after that place."""
-        return not self._state.prefilling or next(iter(self._state.prefilling.values())).place > place
+        """Whether all who prefill, of whom there are some, were admitted after that place."""
+        return next(iter(self._state.prefilling.values())).place > place
 
     def _reaches_for_all(self, most: int) -> bool:
         """Whether there are tokens and blocks for everybody who runs, so that their order makes no difference."""
@@ -394,17 +438,19 @@ class Cycle:
         if 0 < tokens <= self.budget:
             self.extend(request, tokens)
 
-    def _expect(self, request: Request, tokens: int, rest: int) -> None:
+    def _expect(self, request: Request, tokens: int) -> None:
+        rest = request.rest
+        if request.turn == self._turn or not 1 <= tokens <= rest or self._is_stepped(request):
+            self._refuse(request, tokens, rest)
+
+    def _refuse(self, request: Request, tokens: int, rest: int) -> NoReturn:
         again = request.turn == self._turn or self._is_stepped(request)
-        if again or not 1 <= tokens <= rest:
-            twice = ", which is in this job already" if again else ""
-            raise InvariantError(
-                f"a policy schedules {tokens} tokens, {rest} are left to compute, of {request!r}{twice}"
-            )
+        twice = ", which is in this job already" if again else ""
+        raise InvariantError(f"a policy schedules {tokens} tokens, {rest} are left to compute, of {request!r}{twice}")
 
     def _has_slots(self, request: Request) -> bool:
         slots = self._rules.limits.max_running
-        if slots is None or self._state.slots_taken + request.samples <= slots:
+        if slots is None or request.samples <= slots - self._state.slots_taken:
             return True
         self._blocked = Blocked.SLOTS
         return False
@@ -414,4 +460,8 @@ class Cycle:
         self._scheduled.append(request)
         self.budget -= tokens
         if request.prefilling:
-            self._chunk_tokens[request.index] = tokens
+            request.chunk = tokens
+            self._prefill_tokens += tokens
+        else:
+            request.chunk = 0
+            self._decoding += 1

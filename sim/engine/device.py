@@ -32,37 +32,41 @@ class Device(Resource):
         yield slot
         return slot
 
-    def run_alike(self, job: Job, most: int) -> int:
-        """How many jobs, of at most ``most``, ``job`` and those like it behind it can be run as one, from now on.
-
-        Unless it has to run alone, its line is noted on it, and the end of all.
-        """
-        now_ns = int(self._env.now)
-        last_ns = self.troubles.quiet_until_ns(now_ns) if self._can_fail else MAX_NS - 1
-        job.line = self._line(job.work) if last_ns > now_ns else None
-        if job.line is None:
-            return 1
-        job.end_ns = now_ns + job.line.ends_ns(most)
-        if job.end_ns > last_ns:
-            most, ends_ns = job.line.within(last_ns - now_ns, most)
-            job.end_ns = now_ns + ends_ns
-        if not most:
-            job.line = None
-        return max(most, 1)
-
     def submit(self, job: Job) -> Timeout:
-        """Start ``job`` now; the event returned is its end. Its start and end are noted on it."""
-        now_ns = int(self._env.now)
+        """Start ``job`` now; the event returned is its end. Its start and end are noted on it.
+
+        Of the ``most`` jobs like it, those that can be are run as one: then their line and count are noted as well.
+        """
+        now_ns = job.start_ns = int(self._env.now)
         if not self.users or now_ns < self._busy_until_ns:
             raise InvariantError(f"job {job.number} submitted at {now_ns} ns to a device that its submitter can't use")
-        job.start_ns = now_ns
-        if job.line is None:
-            job.end_ns = self.troubles.end_ns(now_ns, self.cost, job.work)
-        if not now_ns <= job.end_ns < MAX_NS:
+        if not (job.most and self._runs_alike(job, now_ns)):
+            job.end_ns = self._end_alone(now_ns, job.work)
+        end_ns = job.end_ns
+        if not now_ns <= end_ns < MAX_NS:
             self._refuse(job)
-        self._busy_until_ns = job.end_ns
-        self._end = Timeout(self._env, job.end_ns - now_ns)
-        return self._end
+        self._busy_until_ns = end_ns
+        end = self._end = Timeout(self._env, end_ns - now_ns)
+        return end
+
+    def _runs_alike(self, job: Job, now_ns: int) -> bool:
+        """Make it as many jobs like it as end on one line before anything goes wrong; False if it has to run alone."""
+        line, count = self._line(job.work), job.most
+        if line is None:
+            return False
+        ends_ns = line.ends_ns(count)
+        last_ns = self.troubles.quiet_until_ns(now_ns) if self._can_fail else MAX_NS - 1
+        if now_ns + ends_ns > last_ns:
+            count, ends_ns = line.within(last_ns - now_ns, count) if last_ns > now_ns else (0, 0)
+            if not count:
+                return False
+        job.line, job.count, job.end_ns = line, count, now_ns + ends_ns
+        return True
+
+    def _end_alone(self, now_ns: int, work: Work) -> int:
+        if self._can_fail:
+            return self.troubles.end_ns(now_ns, self.cost, work)
+        return now_ns + self.cost.job_ns(work)
 
     def _refuse(self, job: Job) -> NoReturn:
         if job.end_ns < job.start_ns:
@@ -71,11 +75,12 @@ class Device(Resource):
 
     def shorten(self, job: Job, count: int, end_ns: int) -> None:
         """What runs now are only ``count`` jobs; whoever waits for its end is told at the new one."""
-        if self._end is None or self._end.callbacks is None:
+        late_end = self._end
+        if late_end is None or late_end.callbacks is None:
             raise InvariantError(f"job {job.number} is shortened, and does not run")
         job.count, job.end_ns, self._busy_until_ns = count, end_ns, end_ns
-        late_end, self._end = self._end, Timeout(self._env, end_ns - int(self._env.now))
-        self._end.callbacks, late_end.callbacks = late_end.callbacks, []
+        end = self._end = Timeout(self._env, end_ns - int(self._env.now))
+        end.callbacks, late_end.callbacks = late_end.callbacks, []
 
 
 def _no_line(_work: Work) -> None:

@@ -28,35 +28,36 @@ class Growth:
             return NEVER
         if not spare < self._period <= LONGEST:
             return None
+        period, due = self._period, self._due
         first = self._first[index] = self.jobs + spare
-        self._due[first % self._period] += 1
+        due[first % period] += 1
         self._growing += 1
-        self.next = self._due[self.jobs % self._period]
+        self.next = due[self.jobs % period]
         return spare
 
     def remove(self, index: int) -> int:
         """How many blocks it took since it was added."""
-        taken = self.taken(index)
-        first = self._first.pop(index)
-        if first != NEVER:
-            self._due[first % self._period] -= 1
-            self._growing -= 1
-            self.next = self._due[self.jobs % self._period]
-        return taken
+        first, period, due = self._first.pop(index), self._period, self._due
+        if first == NEVER:
+            return 0
+        due[first % period] -= 1
+        self._growing -= 1
+        self.next = due[self.jobs % period]
+        return (self.jobs - 1 - first) // period + 1
 
     def taken(self, index: int) -> int:
         """How many blocks the request took since it was added; 0 if it was not."""
         first = self._first.get(index, NEVER)
-        return 0 if first == NEVER or first >= self.jobs else (self.jobs - 1 - first) // self._period + 1
+        return 0 if first == NEVER else (self.jobs - 1 - first) // self._period + 1
 
     def needed(self, jobs: int) -> int:
         """Blocks that the next ``jobs`` jobs take."""
         if jobs == 1 or not self._growing:
             return self.next
-        periods, rest = divmod(jobs, self._period)
-        place = self.jobs % self._period
-        over = max(place + rest - self._period, 0)
-        return periods * self._growing + sum(self._due[place : place + rest]) + sum(self._due[:over])
+        period, due, place = self._period, self._due, self.jobs % self._period
+        end = place + jobs % period
+        blocks = jobs // period * self._growing + sum(due[place:end])
+        return blocks + sum(due[: end - period]) if end > period else blocks
 
     def covered(self, blocks: int, most: int) -> int:
         """How many of the next ``most`` jobs so many free blocks are enough for."""
@@ -72,8 +73,10 @@ class Growth:
 
     def step(self, jobs: int) -> int:
         """Go on by so many jobs; the blocks that they take."""
+        if not self._growing:
+            self.jobs += jobs
+            return 0
         blocks = self.next if jobs == 1 else self.needed(jobs)
         self.jobs += jobs
-        if self._growing:
-            self.next = self._due[self.jobs % self._period]
+        self.next = self._due[self.jobs % self._period]
         return blocks

@@ -132,6 +132,10 @@ class Memory(Protocol):
     def step(self, steps: int) -> None:
         """All who follow take their blocks for so many steps."""
 
+    def after_step(self) -> tuple[int | None, int]:
+        """How many blocks will be free once the next step has taken its own, and how many are withheld."""
+        ...
+
     def stays_out(self, request: Request) -> bool:
         """Whether one that has just been refused for want of memory is refused again after any number of steps."""
         ...
@@ -172,6 +176,9 @@ class Unlimited(Standing):
 
     free = None
     withheld = 0
+
+    def after_step(self) -> tuple[int | None, int]:
+        return None, 0
 
     def lacks_hole(self, request: Request) -> bool:
         return False
@@ -344,7 +351,13 @@ class Paged:
         return self._growth.covered(self._pool.free, steps)
 
     def step(self, steps: int) -> None:
-        self._pool.take(self._growth.step(steps))
+        blocks = self._growth.step(steps)
+        if blocks:
+            self._pool.take(blocks)
+
+    def after_step(self) -> tuple[int | None, int]:
+        pool = self._pool
+        return pool.free - self._growth.next, pool.withheld
 
     def stays_out(self, request: Request) -> bool:
         return True

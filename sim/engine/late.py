@@ -14,7 +14,9 @@ LAST = 3
 def late(env: Environment, priority: int = LATE) -> Event:
     """An event of this instant, after everything else that happens in it."""
     event = Event(env)
-    schedule_late(event, priority)
+    event._ok = True
+    event._value = None
+    env.schedule(event, priority)  # type: ignore[arg-type]  # its two names are no bound: any int orders
     return event
 
 
@@ -22,7 +24,7 @@ def schedule_late(event: Event, priority: int = LATE) -> None:
     """Trigger ``event``, which somebody already waits for, after everything else of this instant."""
     event._ok = True
     event._value = None
-    event.env.schedule(event, priority)  # type: ignore[arg-type]  # its two names are no bound: any int orders
+    event.env.schedule(event, priority)  # type: ignore[arg-type]  # as above
 
 
 def events_scheduled(env: Environment) -> int:

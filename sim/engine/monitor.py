@@ -1,6 +1,7 @@
 """Observers of a run while it runs. They are called; they never poll."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from sim.engine.plan import Job
 from sim.request import Request, Status
@@ -26,17 +27,8 @@ class Monitor:
     def on_end(self, request: Request, status: Status, reason: str | None, now_ns: int, jobs_begun: int) -> None: ...
 
 
-def teller(monitors: Iterable[Monitor], name: str) -> Callable[..., object]:
-    """Calls the method of this name of each monitor that has one of its own, in order."""
+def tellers(monitors: Iterable[Monitor], name: str) -> list[Callable[..., Any]]:
+    """The method of this name of each monitor that has one of its own, in order: all are called to tell something."""
     nothing = getattr(Monitor, name)
     own = [monitor for monitor in monitors if getattr(type(monitor), name, nothing) is not nothing]
-    methods = [getattr(monitor, name) for monitor in own]
-    if len(methods) == 1:
-        only: Callable[..., object] = methods[0]
-        return only
-
-    def tell(*what: object) -> None:
-        for method in methods:
-            method(*what)
-
-    return tell
+    return [getattr(monitor, name) for monitor in own]

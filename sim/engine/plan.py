@@ -1,6 +1,7 @@
 """What comes of a decision: a job, what it schedules, and what the decision changed."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -41,7 +42,8 @@ class Blocked(IntEnum):
     HOLES = 5
 
 
-class Chunk(NamedTuple):
+@dataclass(slots=True)
+class Chunk:
     """Prompt tokens of one request in a job; ``place`` counts from 0 in the job's scheduling order."""
 
     request: Request
@@ -49,7 +51,8 @@ class Chunk(NamedTuple):
     place: int
 
 
-class Admission(NamedTuple):
+@dataclass(slots=True)
+class Admission:
     """A request joined ``running``: from the queue, with what the cache had of it, or ``back`` from the host."""
 
     request: Request
@@ -57,7 +60,8 @@ class Admission(NamedTuple):
     back: bool = False
 
 
-class Preemption(NamedTuple):
+@dataclass(slots=True)
+class Preemption:
     """A running request lost its blocks, with ``tokens`` computed tokens in them (copied to the host, or lost)."""
 
     request: Request
@@ -89,7 +93,9 @@ class Job:
 
     ``scheduled`` are all others that it schedules, one by one, in order; ``chunks`` those of them that prefill. What a
     decision changed (admissions, preemptions) is told by its first job; the others have none. ``crowd``: how often
-    anybody had joined or left the cohort. What stands here is how it stood for the first of the ``count``.
+    anybody had joined or left the cohort. ``most``: how many alike may be run as one (0: it has a kind of its own), and
+    ``stepped``: for how many of them the cohort has taken its blocks already. What stands here is how it stood for the
+    first of the ``count``.
     """
 
     scheduled: Sequence[Request] = ()
@@ -98,31 +104,24 @@ class Job:
     admitted: Sequence[Admission] = ()
     preempted: Sequence[Preemption] = ()
     kind = Kind.DECODE
-    decoding = 0
     in_order = False
     """Whether those of the cohort and the others stand in the order of admission; if not, the cohort comes first."""
-    crowd = 0
     count = 1
+    most = stepped = 0
     line: Line | None = None
-    waiting: int
+    waiting = swapped = 0
     running: int
-    swapped: int
     free_blocks: int | None
     withheld_blocks: int
-    blocked: Blocked
+    blocked = Blocked.NOTHING
     start_ns: int
     end_ns: int
 
-    def __init__(self, number: int, work: Work) -> None:
+    def __init__(self, number: int, work: Work, decoding: int = 0, crowd: int = 0) -> None:
         self.number = number
         self.work = work
-
-    @classmethod
-    def of_cohort(cls, number: int, work: Work, decoding: int, crowd: int) -> "Job":
-        """Decodes the cohort and nobody else."""
-        job = cls(number, work)
-        job.decoding, job.crowd = decoding, crowd
-        return job
+        self.decoding = decoding
+        self.crowd = crowd
 
     @classmethod
     def of_copies(cls, number: int, copies: Sequence[Copy]) -> "Job":
@@ -130,12 +129,6 @@ class Job:
         job = cls(number, Work(0, 0, 0, blocks=sum(copy.blocks for copy in copies)))
         job.copies, job.kind = copies, Kind.SWAP
         return job
-
-    def add(self, scheduled: Sequence[Request], chunks: Sequence[Chunk]) -> None:
-        """It schedules these as well."""
-        self.scheduled, self.chunks = scheduled, chunks
-        if chunks:
-            self.kind = Kind.PREFILL if len(chunks) == len(scheduled) and not self.decoding else Kind.MIXED
 
     @property
     def whole(self) -> bool:

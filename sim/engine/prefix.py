@@ -11,8 +11,8 @@ those with numbers hold is put down when somebody may look for it.
 
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Collection
+from dataclasses import dataclass
 from itertools import count, islice, repeat, takewhile
-from typing import NamedTuple
 
 from sim.engine.contents import Contents
 from sim.engine.growth import Growth
@@ -21,7 +21,8 @@ from sim.errors import InvariantError
 from sim.request import Request
 
 
-class Hit(NamedTuple):
+@dataclass(slots=True)
+class Hit:
     """What the cache holds of a request: its first ``count`` blocks, their numbers if they have any, and how many of
     them nobody holds now."""
 
@@ -202,6 +203,10 @@ class Prefixed:
     def step(self, steps: int) -> None:
         self._pop(self._growth.step(steps) - self._paid)
         self._paid = 0
+
+    def after_step(self) -> tuple[int | None, int]:
+        pool = self._pool
+        return pool.free - self._growth.next, pool.withheld
 
     def stays_out(self, request: Request) -> bool:
         """Its own blocks can only be evicted; that matters if it need not come in whole."""

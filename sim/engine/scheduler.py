@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from simpy import Environment, Event
 
@@ -12,8 +11,8 @@ from sim.engine.cycle import UNBOUNDED, Cycle, Rules, State, View
 from sim.engine.device import Device
 from sim.engine.kv import Memory
 from sim.engine.late import late, schedule_late
-from sim.engine.monitor import Monitor, teller
-from sim.engine.plan import Blocked, Job, Kind, Loss, Preemption, Untold
+from sim.engine.monitor import Monitor, tellers
+from sim.engine.plan import Job, Kind, Loss, Preemption, Untold
 from sim.engine.queue import Queue
 from sim.engine.span import ALONE, MOST_JOBS, Decision, arrival_cuts, repeats
 from sim.engine.swap import Swap
@@ -33,14 +32,6 @@ class Parts:
     never_fits: Callable[[Request], str | None]
 
 
-class Span(NamedTuple):
-    """A stretch of jobs that runs as one, the decision that led to it, and the head of the queue that was kept out."""
-
-    job: Job
-    decision: Decision
-    head: Request | None
-
-
 class Scheduler:
     """Serves requests on one device. The composition root starts :meth:`serve` as a process."""
 
@@ -55,10 +46,10 @@ class Scheduler:
         cohort: bool = True,
         check: bool = False,
     ) -> None:
-        self._tell_arrival = teller(monitors, "on_arrival")
-        self._tell_job = teller(monitors, "on_job")
-        self._tell_end = teller(monitors, "on_end")
-        self.state = State(parts.waiting, Cohort(parts.memory, teller(monitors, "on_stretch"), open_to_all=cohort))
+        self._arrival_tellers = tellers(monitors, "on_arrival")
+        self._job_tellers = tellers(monitors, "on_job")
+        self._end_tellers = tellers(monitors, "on_end")
+        self.state = State(parts.waiting, Cohort(parts.memory, tellers(monitors, "on_stretch"), open_to_all=cohort))
         self.jobs_begun = 0
         self.decisions = 0
         self.spans = 0
@@ -67,6 +58,7 @@ class Scheduler:
         self._device = device
         self._policy = parts.policy
         self._rules = parts.rules
+        self._reads_context = parts.rules.reads_context
         self._memory = parts.memory
         self._swap = parts.swap
         self._never_fits = parts.never_fits
@@ -81,26 +73,32 @@ class Scheduler:
         self._ends: dict[int, Event] = {}
         self._idle: Event | None = None
         self._job: Job | None = None
-        """The one that runs."""
-        self._span: Span | None = None
-        """Set while how many jobs that one stands for may still change."""
+        """The one that runs, or ran last."""
+        self._span: Job | None = None
+        """The one that runs, while how many jobs it stands for may still change."""
+        self._decision = ALONE
+        """The decision that led to the span."""
+        self._kept_out: Request | None = None
+        """The head of the queue, if that decision did not let it in."""
 
     def submit(self, request: Request) -> Event:
         """A request arrives. The event returned fires when it has ended, however it ends."""
         request.arrived = True
         span, waiting = self._span, self.state.waiting
-        begun, ends_ns = (1, 0) if span is None else self._begun(span.job)
-        self._tell_arrival(request, self.jobs_begun + begun - 1)
+        begun, ends_ns = (1, 0) if span is None else self._begun(span)
+        jobs_begun = self.jobs_begun + begun - 1
+        for tell in self._arrival_tellers:
+            tell(request, jobs_begun)
         end = self._ends[request.index] = Event(self._env)
         reason = self._never_fits(request)
         if reason is not None:
-            self._end(request, Status.REJECTED, reason)
+            self._end(request, Status.REJECTED, reason, int(self._env.now), jobs_begun)
             return end
         waiting.add(request)
         if span is None:
             self.wake()
-        elif arrival_cuts(span.decision, same_head=waiting.head is span.head):
-            self._cut(span.job, begun, ends_ns)
+        elif arrival_cuts(self._decision, same_head=waiting.head is self._kept_out):
+            self._cut(span, begun, ends_ns)
         return end
 
     def cancel(self, request: Request) -> None:
@@ -126,7 +124,7 @@ class Scheduler:
             schedule_late(self._idle)
             self._idle = None
         elif self._span is not None:
-            self._cut(self._span.job, *self._begun(self._span.job))
+            self._cut(self._span, *self._begun(self._span))
 
     def serve(self) -> Generator[Event, object, None]:
         """The scheduler's process: for ever, since the composition root says when all is done."""
@@ -137,18 +135,17 @@ class Scheduler:
             for job in jobs:
                 self._job = job
                 yield self._device.submit(job)
-                self._job = None
                 self._book(job)
             if not jobs:
                 yield self._sleep()
-            elif self._env.peek() <= self._env.now:  # nobody who still acts at this instant is left out
+            elif self._env.peek() <= jobs[-1].end_ns:  # nobody who still acts at this instant is left out
                 yield late(self._env)
 
     def stop(self) -> None:
         """The time is up: of a stretch of jobs that runs, those count that have ended."""
-        job = self._job
-        if job is not None and job.line is not None:
-            ended, ends_ns = job.line.within(int(self._env.now) - job.start_ns, job.count)
+        job, now_ns = self._job, int(self._env.now)
+        if job is not None and job.line is not None and job.end_ns > now_ns:
+            ended, ends_ns = job.line.within(now_ns - job.start_ns, job.count)
             if self._span is not None:
                 self.jobs_begun += ended
                 self._span = None
@@ -180,10 +177,7 @@ class Scheduler:
             self._end_cancelled()
         if self._crashed:
             self._lose_memory()
-        jobs = [self._next_step()] if self._only_decodes() else self._plan()
-        if jobs:
-            self.jobs_begun += len(jobs)
-            self._last_kind = self._last_kind if jobs[-1].copies else jobs[-1].kind
+        jobs = self._next_step() or self._plan()
         if self._checks:
             self._check()
         return jobs
@@ -191,54 +185,57 @@ class Scheduler:
     def _plan(self) -> Sequence[Job]:
         """Let the policy fill a cycle; another one while all that it did was to preempt somebody."""
         state = self.state
-        while True:
+        while state.waiting or state.running or self._swap.out:
             self.policy_calls += 1
             cycle = Cycle(self.policy_calls, state, self._memory, self._swap, self._rules)
             self._policy.plan(View(int(self._env.now), self._last_kind, state.waiting, state.running.values()), cycle)
             jobs = cycle.close(self.jobs_begun, self._untold)
-            if len(jobs) == 1 and jobs[0].whole:
-                self._stretch(jobs[0], cycle.decision(jobs[0]))
-            if not cycle.only_preempted:
+            if jobs:
+                last = jobs[-1]
+                self.jobs_begun += len(jobs)
+                if not last.copies:
+                    self._last_kind = last.kind
+                if last.whole and len(jobs) == 1:
+                    self._stretch(last, cycle.decision(last))
+            if jobs or not cycle.only_preempted:
                 return jobs
+        return ()
 
     # Spans
 
-    def _only_decodes(self) -> bool:
-        """Whether a steady policy can do nothing but decode everybody, and the budget and the blocks reach for that."""
-        state = self.state
-        return (
-            not state.waiting
-            and 0 < len(state.running) == len(state.cohort.members) <= self._budget
-            and self._stable_for > 1
-            and not (self._swap.out or self._untold.admitted or self._untold.lost)
-            and not self._memory.short
-        )
+    def _next_step(self) -> Sequence[Job]:
+        """The job that decodes the cohort, and those behind it; none where something else may have to be done.
 
-    def _next_step(self) -> Job:
-        """The job that decodes the cohort while nobody waits, and those behind it."""
-        cohort, memory = self.state.cohort, self._memory
+        A steady policy can do nothing else while nobody waits, everybody who runs decodes, and the budget and the
+        blocks reach for that.
+        """
+        state, cohort = self.state, self.state.cohort
         decoding = len(cohort.members)
-        work = Work(0, decoding, cohort.context_tokens if self._rules.reads_context else 0)
-        job = Job.of_cohort(self.jobs_begun, work, decoding, cohort.changes)
-        memory.step(1)
-        job.waiting, job.running, job.swapped, job.blocked = 0, decoding, 0, Blocked.NOTHING
-        job.free_blocks, job.withheld_blocks = memory.free, memory.withheld
-        self._stretch(job, ALONE)
-        return job
+        if state.waiting or not 0 < decoding == len(state.running) <= self._budget or self._stable_for == 1:
+            return ()
+        if self._swap.out or self._untold.admitted or self._untold.lost or not (most := self._most_alike(0)):
+            return ()
+        work = Work(0, decoding, cohort.context_tokens if self._reads_context else 0)
+        job = Job(self.jobs_begun, work, decoding, cohort.changes)
+        job.running, job.most = decoding, most
+        job.free_blocks, job.withheld_blocks = self._memory.after_step()
+        self.jobs_begun += 1
+        self._last_kind = job.kind
+        self._span, self._decision, self._kept_out = job, ALONE, None
+        return (job,)
 
     def _stretch(self, job: Job, decision: Decision) -> None:
         """Run as many jobs like this one as will come anyway."""
-        again = self._stable_for > 1 and (decision is ALONE or repeats(decision))
-        job.count = self._device.run_alike(job, self._most_alike() if again else 1)
-        if job.count > 1:
-            self.spans += 1
-            self._span = Span(job, decision, self.state.waiting.head)
+        job.most = self._most_alike(job.stepped) if self._stable_for > 1 and repeats(decision) else 1
+        if job.most > 1:
+            self._span, self._decision, self._kept_out = job, decision, self.state.waiting.head
 
-    def _most_alike(self) -> int:
-        """Jobs until somebody finishes, the blocks end, or the policy may think again."""
+    def _most_alike(self, stepped: int) -> int:
+        """Jobs until somebody finishes, the blocks end, or the policy may think again; some have theirs already."""
         cohort = self.state.cohort
-        most = min(self._stable_for, cohort.next_finish - cohort.clock.jobs, MOST_JOBS - cohort.clock.jobs % MOST_JOBS)
-        return 1 + self._memory.covers(most - 1) if most > 1 else 1
+        ended = cohort.clock.jobs
+        most = min(self._stable_for, cohort.next_finish - ended, MOST_JOBS - ended % MOST_JOBS)
+        return stepped + self._memory.covers(most - stepped) if most > stepped else stepped
 
     def _begun(self, job: Job) -> tuple[int, int]:
         """How many jobs of a stretch have begun by now, and when (from its start) the last of these ends.
@@ -247,9 +244,7 @@ class Scheduler:
         """
         if job.line is None:
             return 1, job.end_ns - job.start_ns
-        before_ns = int(self._env.now) - job.start_ns - 1
-        ended, ends_ns = (0, 0) if before_ns < 0 else job.line.within(before_ns, job.count - 1)
-        return ended + 1, ends_ns + job.line.job_ns(ended)
+        return job.line.begun(int(self._env.now) - job.start_ns, job.count)
 
     def _cut(self, job: Job, begun: int, ends_ns: int) -> None:
         """End the stretch with the job that runs now."""
@@ -260,9 +255,12 @@ class Scheduler:
     def _settle(self, job: Job) -> None:
         """How many jobs it stands for is final."""
         self._span = None
-        self.jobs_begun += job.count - 1
-        if job.count > 1:
-            self._memory.step(job.count - 1)
+        behind = job.count - 1
+        if behind:
+            self.spans += 1
+            self.jobs_begun += behind
+        if behind or not job.stepped:
+            self._memory.step(job.count - job.stepped)
 
     # Bookkeeping
 
@@ -280,30 +278,28 @@ class Scheduler:
         """The job has ended: its tokens are computed, and whoever is complete emits."""
         if self._span is not None:
             self._settle(job)
-        self._tell_job(job)
-        cohort = self.state.cohort
-        ended = cohort.advance(job.count) if job.work.decode_requests else []
+        for tell in self._job_tellers:
+            tell(job)
+        ended = self.state.cohort.advance(job.count) if job.work.decode_requests else []
         if job.scheduled:
             ended += self._book_each(job)
             if job.in_order and len(ended) > 1:
                 ended.sort(key=lambda request: request.place)
         for request in ended:
-            self._end(request, Status.FINISHED, None)
+            self._end(request, Status.FINISHED, None, job.end_ns, self.jobs_begun)
 
     def _book_each(self, job: Job) -> list[Request]:
         """Those outside the cohort; who is complete joins it. Those whose last token this was."""
         cohort, prefilling, ended = self.state.cohort, self.state.prefilling, []
-        prefilled = {chunk.request.index: chunk.tokens for chunk in job.chunks}
         for request in job.scheduled:
-            tokens = prefilled.get(request.index, 0)
-            computed = request.computed = request.computed + (tokens or request.samples)
+            tokens = request.chunk
+            completes = request.compute(tokens or request.samples)
             if not tokens:
                 cohort.decoded(request)
-            elif computed < request.prefill_end:
-                continue
-            else:
+            elif completes:
                 del prefilling[request.index]
-            request.emitted += 1
+            else:
+                continue
             if request.emitted == request.output_tokens:
                 ended.append(request)
             else:
@@ -314,20 +310,21 @@ class Scheduler:
         cancelled, self._cancelled = self._cancelled, []
         for request in sorted(cancelled, key=lambda request: request.index):
             if not request.ended:
-                self._end(request, Status.CANCELLED, self.whereabouts(request))
+                self._end(request, Status.CANCELLED, self.whereabouts(request), int(self._env.now), self.jobs_begun)
 
-    def _end(self, request: Request, status: Status, reason: str | None) -> None:
-        if request.index in self.state.running:
-            self.state.leave(request)
+    def _end(self, request: Request, status: Status, reason: str | None, now_ns: int, jobs_begun: int) -> None:
+        state, index = self.state, request.index
+        if index in state.running:
+            state.leave(request)
             self._memory.release(request)
         elif request in self._swap:
             self._swap.bring_in(request)
         elif request.arrived and status is Status.CANCELLED:
-            self.state.waiting.remove(request)
+            state.waiting.remove(request)
         request.ended = True
-        begun = 1 if self._span is None else self._begun(self._span.job)[0]
-        self._tell_end(request, status, reason, int(self._env.now), self.jobs_begun + begun - 1)
-        end = self._ends.pop(request.index, None)
+        for tell in self._end_tellers:
+            tell(request, status, reason, now_ns, jobs_begun)
+        end = self._ends.pop(index, None)
         if end is not None:
             end.succeed()
 

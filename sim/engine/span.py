@@ -8,7 +8,7 @@ requests wait, run and prefill, the job before was a decode as well, and every v
 waits or prefills, it decodes all who run. It may not go by the time, or by how far anybody has come. Without the promise each decision is asked for, which is exact for any policy.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from sim.engine.plan import Blocked
 
@@ -16,7 +16,8 @@ MOST_JOBS = 2**20
 """No span is longer, so that nothing about it leaves 64 bits."""
 
 
-class Decision(NamedTuple):
+@dataclass(slots=True)
+class Decision:
     """What a decision of a steady policy came to, as far as it says whether the next one must be the same.
 
     ``whole``: its one job decodes everybody who runs, and nothing else happened. ``refused``: the head of the queue was

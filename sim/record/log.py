@@ -24,6 +24,8 @@ from sim.record.tables import (
 )
 from sim.request import NEVER, Request, Status, Workload
 
+CELLS_AT_ONCE = ROWS_AT_ONCE * len(ROW_COLUMNS)
+
 
 class Log(Monitor):
     """Keeps the record of a run. A job is written when it has ended: one cut off by the horizon leaves no trace."""
@@ -41,9 +43,8 @@ class Log(Monitor):
         self._ended_ns, self._ended_job = self._requests["ended_ns"], self._requests["ended_job"]
         self._open: Job | None = None
         self._decoding_jobs = 0
-        self._written = 0
         self._arrivals: list[int] = []
-        """Of those who came since the open row began, how many jobs had begun before."""
+        """Of those who came since the open row began, and some more, how many jobs had begun before."""
 
     @property
     def rows(self) -> int:
@@ -56,20 +57,15 @@ class Log(Monitor):
         self._arrivals.append(jobs_begun)
 
     def on_job(self, job: Job) -> None:
-        if self._open is not None:
-            if job.crowd == self._open.crowd and self._goes_on(self._open, job):
-                self._open.count += job.count
-                self._open.end_ns = job.end_ns
+        row = self._open
+        if row is not None:
+            if job.crowd == row.crowd and self._goes_on(row, job):
+                row.count += job.count
+                row.end_ns = job.end_ns
                 self._decoding_jobs += job.count
                 return
-            self._write(self._open)
+            self._write(row)
         self._open = job
-        self._written += 1
-        if self._written % ROWS_AT_ONCE == 0:
-            for table in (self._jobs, self._schedule, self._admissions, self._preemptions, self._copies):
-                table.tidy()
-        if self._arrivals:
-            del self._arrivals[: bisect_right(self._arrivals, job.number)]
         if job.admitted or job.preempted or job.copies or job.chunks:
             self._write_changes(job)
         if job.work.decode_requests:
@@ -82,10 +78,11 @@ class Log(Monitor):
     def on_end(self, request: Request, status: Status, reason: str | None, now_ns: int, jobs_begun: int) -> None:
         index = request.index
         self._status[index] = status
-        self._ended_ns[index] = NEVER if status is Status.REJECTED else now_ns  # a rejected request has no times
         self._ended_job[index] = jobs_begun
-        if status is Status.REJECTED:
+        if status is Status.REJECTED:  # it has no times, and never waited
             self._arrivals.pop()
+        else:
+            self._ended_ns[index] = now_ns
         if reason is not None:
             self._reasons[index] = reason
 
@@ -125,7 +122,7 @@ class Log(Monitor):
             and job.line == row.line.moved(row.count)
             and job.start_ns == row.end_ns
             and job.blocked is row.blocked
-            and job.waiting == row.waiting + bisect_right(self._arrivals, job.number)
+            and job.waiting == row.waiting + self._arrived(row.number, job.number)
             and job.running == row.running
             and job.swapped == row.swapped
             and job.withheld_blocks == row.withheld_blocks
@@ -133,22 +130,32 @@ class Log(Monitor):
         )
 
     def _write(self, job: Job) -> None:
-        first_fs, growth_fs = job.line or (0, 0)
-        free_blocks = NEVER if job.free_blocks is None else job.free_blocks
-        self._jobs.append((job.count, job.start_ns, job.end_ns, first_fs, growth_fs, job.kind, job.work.prefill_tokens,
-                           job.work.decode_requests, job.waiting, job.running, job.swapped, free_blocks,
-                           job.withheld_blocks, job.blocked))  # fmt: skip
+        first_fs, growth_fs = (0, 0) if job.line is None else (job.line.first_fs, job.line.growth_fs)
+        free_blocks, work = job.free_blocks, job.work
+        newest = self._jobs.newest
+        newest.extend((job.count, job.start_ns, job.end_ns, first_fs, growth_fs, job.kind, work.prefill_tokens,
+                       work.decode_requests, job.waiting, job.running, job.swapped,
+                       NEVER if free_blocks is None else free_blocks, job.withheld_blocks, job.blocked))  # fmt: skip
+        if len(newest) >= CELLS_AT_ONCE:
+            del self._arrivals[: self._arrived(NEVER, job.number)]
+            for table in (self._jobs, self._schedule, self._admissions, self._preemptions, self._copies):
+                table.tidy()
+
+    def _arrived(self, after: int, upto: int) -> int:
+        """How many came, and were not turned away, after so many jobs had begun."""
+        return bisect_right(self._arrivals, upto) - bisect_right(self._arrivals, after)
 
     def _write_changes(self, job: Job) -> None:
-        for request, cached_tokens, back in job.admitted:
-            self._admissions.append((job.number, request.index, cached_tokens, back))
-        for request, tokens, loss in job.preempted:
-            self._preemptions.append((job.number, request.index, tokens, loss))
+        for joined in job.admitted:
+            self._admissions.append((job.number, joined.request.index, joined.cached_tokens, joined.back))
+        for gone in job.preempted:
+            self._preemptions.append((job.number, gone.request.index, gone.tokens, gone.loss))
         for request, blocks, out in job.copies:
             self._copies.append((job.number, request.index, blocks, out))
-        for request, tokens, place in job.chunks:
+        for chunk in job.chunks:
+            request, tokens = chunk.request, chunk.tokens
             emits = request.computed + tokens == request.prefill_end
-            self._schedule.append((request.index, PREFILL, job.number, 1, tokens, place, emits, NEVER))
+            self._schedule.append((request.index, PREFILL, job.number, 1, tokens, chunk.place, emits, NEVER))
 
 
 def _in_order(schedule: Packed, stretches: Stretches) -> Packed:

@@ -1,6 +1,7 @@
 """Durations on a line: ends in one step are those of going job by job, to the last ns."""
 
 import random
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -91,5 +92,5 @@ def test_a_linear_device_says_the_durations_of_the_jobs_to_come() -> None:
 
 @pytest.mark.parametrize("cost", [{"job_fs": 2**60}, {"context_fs_per_token": MOST_GROWTH_FS}])
 def test_very_long_jobs_stand_on_no_line(cost: dict[str, int]) -> None:
-    none = dict.fromkeys(LinearCost._fields, 0)
+    none = dict.fromkeys((field.name for field in fields(LinearCost)), 0)
     assert LinearCost(**none | cost).line(Work(0, 2, 1)) is None
