@@ -32,7 +32,7 @@ class Status(IntEnum):
 class RequestSpec(NamedTuple):
     """One request as the workload states it. ``index`` is its place in the file, which breaks every tie."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # instead of the tuple's method of this name
     id: str
     arrival_ns: int
     prompt_tokens: int

@@ -16,11 +16,11 @@ from simpy import Environment, Event
 from sim.clock import instant_ns
 from sim.costs.linear import LinearCost
 from sim.engine.build import memory_of
-from sim.engine.cycle import Rules
+from sim.engine.cycle import UNBOUNDED, Rules
 from sim.engine.device import Device
 from sim.engine.late import LAST, events_scheduled, late
 from sim.engine.monitor import Monitor
-from sim.engine.scheduler import Parts, Scheduler
+from sim.engine.scheduler import Parts, Scheduler, Switches
 from sim.engine.swap import Swap
 from sim.errors import LimitError, StalledError
 from sim.policies.admission import NeverFits
@@ -66,7 +66,9 @@ def simulate(
     """
     workload, trace_sha256 = build(scenario)
     choice = resolve(scenario)
-    replica = Replica(scenario, choice, workload, monitors, spans=spans, cohort=cohort, check=check)
+    most_jobs = UNBOUNDED if scenario.run.max_jobs is None else scenario.run.max_jobs
+    switches = Switches(spans=spans, cohort=cohort, check=check, most_jobs=most_jobs)
+    replica = Replica(scenario, choice, workload, monitors, switches)
 
     def result(incomplete: str | None = None) -> Result:
         work = replica.work()
@@ -102,10 +104,7 @@ class Replica:
         choice: Choice,
         workload: Workload,
         monitors: Sequence[Monitor],
-        *,
-        spans: bool = True,
-        cohort: bool = True,
-        check: bool = False,
+        switches: Switches,
     ) -> None:
         axes, kv = choice
         self.log = Log(workload)
@@ -132,9 +131,7 @@ class Replica:
             quiet_from_ns = max(self._faults.last_ns, int(max(workload.arrival_ns.max(), workload.cancel_ns.max())))
             observers.append(Liveness(kv.blocks * kv.block_tokens, quiet_from_ns))
         device = Device(self._env, cost, self._faults.troubles)
-        self._scheduler = Scheduler(
-            self._env, device, parts, [*observers, *monitors], spans=spans, cohort=cohort, check=check
-        )
+        self._scheduler = Scheduler(self._env, device, parts, [*observers, *monitors], switches)
 
     def run(self) -> None:
         """Start the processes and run until every request has ended, or the horizon."""

@@ -30,7 +30,7 @@ def floor_sum(jobs: int, first: int, growth: int, divisor: int) -> int:
 
 @dataclass(slots=True)
 class Line:
-    """The durations of like jobs in a row: the j-th (from 0) takes ``first_fs + growth_fs * j``, half up to whole ns."""
+    """The durations of like jobs in a row: the j-th (from 0) takes ``first_fs + growth_fs * j``, half up to ns."""
 
     first_fs: int
     growth_fs: int

@@ -23,9 +23,7 @@ def memory_of(env: Environment, kv: KvAxes | None, workload: Workload) -> Memory
     if not kv.prefix_cache:
         return Paged(pool, kv.block_tokens, gate, kv.watermark_blocks)
     contents = Contents(kv.block_tokens, sources_of(workload))
-    return Prefixed(
-        pool, kv.block_tokens, gate, kv.watermark_blocks, contents, admits_chunks=kv.gate == "chunk"
-    )
+    return Prefixed(pool, kv.block_tokens, gate, kv.watermark_blocks, contents)
 
 
 def sources_of(workload: Workload) -> Sources:

@@ -1,4 +1,4 @@
-"""Who of the cohort needs a new block, and at which of its jobs: counts by place in the block, whatever their number."""
+"""Who of the cohort needs a new block, and at which of its jobs: counts by place in the block."""
 
 from sim.request import NEVER
 

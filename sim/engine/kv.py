@@ -15,6 +15,7 @@ from sim.engine.growth import Growth
 from sim.errors import InvariantError
 from sim.request import NEVER, Request
 
+
 class Pool(Container):
     """Blocks. Whoever needs some asks at once and never queues: the order of admission belongs to the policy."""
 

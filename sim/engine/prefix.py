@@ -16,15 +16,17 @@ from itertools import count, islice, repeat, takewhile
 
 from sim.engine.contents import Contents
 from sim.engine.growth import Growth
-from sim.engine.kv import Gate, Pool, request_blocks
+from sim.engine.kv import GATES, Gate, Pool, request_blocks
 from sim.errors import InvariantError
 from sim.request import Request
 
 
 @dataclass(slots=True)
 class Hit:
-    """What the cache holds of a request: its first ``count`` blocks, their numbers if they have any, and how many of
-    them nobody holds now."""
+    """What the cache holds of a request: its first ``count`` blocks, and how many of them nobody holds now.
+
+    ``blocks``: their numbers, if they have any.
+    """
 
     count: int
     revived: int
@@ -54,15 +56,13 @@ class Prefixed:
         gate: Gate,
         watermark_blocks: int,
         contents: Contents,
-        *,
-        admits_chunks: bool = False,
     ) -> None:
         self._pool = pool
         self._block_tokens = block_tokens
         self._gate = gate
         self._watermark_blocks = watermark_blocks
         self._contents = contents
-        self._admits_chunks = admits_chunks
+        self._admits_chunks = gate is GATES["chunk"]
         self._growth = Growth(block_tokens)
         self._free = FreeList(pool.blocks)
         self._numbers = count()

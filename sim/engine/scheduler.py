@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from simpy import Environment, Event
 
@@ -32,6 +33,18 @@ class Parts:
     never_fits: Callable[[Request], str | None]
 
 
+class Switches(NamedTuple):
+    """What may be turned off, since it shows in nothing but speed: ``spans`` and ``cohort``.
+
+    ``check``: count all blocks at every decision. ``most_jobs``: no span goes on after so many jobs, where a limit is.
+    """
+
+    spans: bool = True
+    cohort: bool = True
+    check: bool = False
+    most_jobs: int = UNBOUNDED
+
+
 class Scheduler:
     """Serves requests on one device. The composition root starts :meth:`serve` as a process."""
 
@@ -41,15 +54,14 @@ class Scheduler:
         device: Device,
         parts: Parts,
         monitors: Sequence[Monitor],
-        *,
-        spans: bool = True,
-        cohort: bool = True,
-        check: bool = False,
+        switches: Switches,
     ) -> None:
         self._arrival_tellers = tellers(monitors, "on_arrival")
         self._job_tellers = tellers(monitors, "on_job")
         self._end_tellers = tellers(monitors, "on_end")
-        self.state = State(parts.waiting, Cohort(parts.memory, tellers(monitors, "on_stretch"), open_to_all=cohort))
+        self.state = State(
+            parts.waiting, Cohort(parts.memory, tellers(monitors, "on_stretch"), open_to_all=switches.cohort)
+        )
         self.jobs_begun = 0
         self.decisions = 0
         self.spans = 0
@@ -62,9 +74,10 @@ class Scheduler:
         self._memory = parts.memory
         self._swap = parts.swap
         self._never_fits = parts.never_fits
-        self._checks = check
+        self._checks = switches.check
+        self._most_jobs = switches.most_jobs
         self._budget = UNBOUNDED if parts.rules.limits.token_budget is None else parts.rules.limits.token_budget
-        self._stable_for = getattr(parts.policy, "stable_for", 1) if spans else 1
+        self._stable_for = getattr(parts.policy, "stable_for", 1) if switches.spans else 1
         self.policy_calls = 0
         self._last_kind: Kind | None = None
         self._cancelled: list[Request] = []
@@ -213,7 +226,12 @@ class Scheduler:
         decoding = len(cohort.members)
         if state.waiting or not 0 < decoding == len(state.running) <= self._budget or self._stable_for == 1:
             return ()
-        if self._swap.out or self._untold.admitted or self._untold.lost or not (most := self._most_alike(0)):
+        if (
+            self._swap.out
+            or self._untold.admitted
+            or self._untold.lost
+            or not (most := self._most_alike(self.jobs_begun, 0))
+        ):
             return ()
         work = Work(0, decoding, cohort.context_tokens if self._reads_context else 0)
         job = Job(self.jobs_begun, work, decoding, cohort.changes)
@@ -226,15 +244,17 @@ class Scheduler:
 
     def _stretch(self, job: Job, decision: Decision) -> None:
         """Run as many jobs like this one as will come anyway."""
-        job.most = self._most_alike(job.stepped) if self._stable_for > 1 and repeats(decision) else 1
+        job.most = self._most_alike(job.number, job.stepped) if self._stable_for > 1 and repeats(decision) else 1
         if job.most > 1:
             self._span, self._decision, self._kept_out = job, decision, self.state.waiting.head
 
-    def _most_alike(self, stepped: int) -> int:
+    def _most_alike(self, number: int, stepped: int) -> int:
         """Jobs until somebody finishes, the blocks end, or the policy may think again; some have theirs already."""
         cohort = self.state.cohort
         ended = cohort.clock.jobs
         most = min(self._stable_for, cohort.next_finish - ended, MOST_JOBS - ended % MOST_JOBS)
+        if number + most > self._most_jobs:
+            most = max(self._most_jobs - number, 1)
         return stepped + self._memory.covers(most - stepped) if most > stepped else stepped
 
     def _begun(self, job: Job) -> tuple[int, int]:

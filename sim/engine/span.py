@@ -5,7 +5,8 @@ decided one by one, and its ends are exact (:mod:`sim.costs.line`).
 
 A policy takes part if it promises ``stable_for = n``: n decisions in a row come out the same as long as the same
 requests wait, run and prefill, the job before was a decode as well, and every verb answers as it did; and while nobody
-waits or prefills, it decodes all who run. It may not go by the time, or by how far anybody has come. Without the promise each decision is asked for, which is exact for any policy.
+waits or prefills, it decodes all who run. It may not go by the time, or by how far anybody has come. Without the
+promise each decision is asked for, which is exact for any policy.
 """
 
 from dataclasses import dataclass

@@ -94,7 +94,7 @@ class Log(Monitor):
                 arrived = "waiting" if self._arrived_job[index] != NEVER else "not arrived"
                 self._reasons[index] = "running" if index in running else "swapped" if index in swapped else arrived
 
-    def record(self, block_tokens: int) -> Record:
+    def record(self, block_tokens: int = 0) -> Record:
         """The tables as they stand. Call it once, when the run is over."""
         if self._open is not None:
             self._write(self._open)

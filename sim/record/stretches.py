@@ -15,7 +15,7 @@ COLUMNS = ("jobs", "start_ns", "end_ns", "first_fs", "growth_fs", "kind", "prefi
 def floor_sums(count: Ints, first: Ints, growth: Ints, divisor: int) -> Ints:
     """:func:`sim.costs.line.floor_sum`, one entry each; for lines within the limits of that module."""
     whole, growth = np.divmod(growth, divisor)
-    total = whole * (count * (count - 1) // 2)
+    total: Ints = whole * (count * (count - 1) // 2)
     whole, first = np.divmod(first, divisor)
     total += whole * count
     last = first + growth * count

@@ -112,7 +112,8 @@ class Record:
         high = np.maximum(-(-(np.minimum(ends, after) - grows) // period), low)
         counts = high - low
         before = np.repeat(np.cumsum(counts) - counts, counts)
-        return np.repeat(grows + low * period, counts) + (np.arange(len(before)) - before) * period
+        moments: Ints = np.repeat(grows + low * period, counts) + (np.arange(len(before)) - before) * period
+        return moments
 
     def _inside(self, moments: Ints, firsts: Ints) -> Ints:
         """For each of the things numbered up to the last of ``firsts``, how many moments since the first of its row."""

@@ -30,7 +30,7 @@ def open_loop(
     now_ns = int(env.now)
     for spec in workload.specs(order):
         withdrawn = spec.cancel_ns is not None and spec.cancel_ns < spec.arrival_ns
-        at_ns = spec.cancel_ns if withdrawn else spec.arrival_ns
+        at_ns = spec.arrival_ns if spec.cancel_ns is None else min(spec.arrival_ns, spec.cancel_ns)
         if at_ns > now_ns:
             yield Timeout(env, at_ns - now_ns)
             now_ns = at_ns

@@ -19,6 +19,7 @@ import sim
 from sim import cli
 from sim.engine.monitor import Monitor
 from sim.engine.plan import Job
+from sim.engine.scheduler import Switches
 from sim.errors import ScenarioError
 from sim.policies.presets import resolve
 from sim.request import Request
@@ -255,7 +256,7 @@ class TestA6:
         scenario = sim.load(self.asked(cancel_ms=3))
         workload, _ = build(scenario)
         nag = Nag()
-        nag.replica = Replica(scenario, resolve(scenario), workload, [nag], spans=False, check=True)
+        nag.replica = Replica(scenario, resolve(scenario), workload, [nag], Switches(spans=False, check=True))
         nag.replica.run()
         assert nag.times == 63  # jobs that end after 3, when B went: 66 - 3
         record = sim.simulate(scenario).record

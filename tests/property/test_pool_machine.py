@@ -392,7 +392,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(pick=PICKS)
     def follow(self, pick: int) -> None:
-        """It grows with the others from now on: by a block where the model says that one is missing, and nowhere else."""
+        """It grows with the others from now on, by a block where the model says that one is missing."""
         request = self._alone(pick)
         if request.prefilling or request.samples > 1:
             return
@@ -482,7 +482,7 @@ class Machine(RuleBasedStateMachine):
     def _copy_out(self, request: Request) -> None:
         self.swap.take_out(request, 1)
 
-    # The order of eviction: of a request that is kept by counts by its number, of the others just that it is one of them
+    # The order of eviction: whose block, where it is kept by counts; of the others just that it is one of theirs
 
     def _lost(self) -> list[tuple[int, int] | None]:
         assert isinstance(self.memory, Prefixed)
