@@ -259,9 +259,9 @@ class TestA6:
         nag.replica = Replica(scenario, resolve(scenario), workload, [nag], Switches(spans=False, check=True))
         nag.replica.run()
         assert nag.times == 63  # jobs that end after 3, when B went: 66 - 3
-        record = sim.simulate(scenario).record
+        record, nagged = sim.simulate(scenario).record, nag.replica.log.record(16)
         for name, table in (("jobs", record.jobs), ("requests", record.requests), ("schedule", record.schedule)):
-            for column, values in getattr(nag.replica.log.record(), name).items():
+            for column, values in getattr(nagged, name).items():
                 assert values.tolist() == table[column].tolist()
 
 
