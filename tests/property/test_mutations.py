@@ -29,6 +29,15 @@ a crash leaves the cache                                  drawn runs: what is ca
 what just fits is rejected                                drawn runs: never fits
 a chunk takes all but one of the budget                   drawn runs: a chunk takes all of the budget
 running requests in another order                         drawn runs: running in order
+one who stops following is still counted                  pool machine: what followers need
+so many blocks are enough for one job more                pool machine: how many steps are covered
+what a follower took is put down late                     pool machine: counts and tables
+no arrival ends a span                                    spans leave no trace: events
+a head with hits stays out for ever                       spans leave no trace: the child that waits
+a span ends one job after the arrival                     spans leave no trace: events
+a span goes on after somebody's last token                spans leave no trace: tokens
+a row goes on although somebody who prefilled has left    recount of memory: free blocks
+what ran within a span is lost at the horizon             spans leave no trace: tokens
 ========================================================  ==========================================================
 """
 
@@ -47,6 +56,8 @@ MODEL = ROOT / "tests" / "model"
 
 PAGED, PREFIXED, CONTIGUOUS = "Machine", "PrefixedMachine", "ContiguousMachine"
 DRAWN = f"{PROPERTY / 'test_axes.py'}::test_every_invariant_holds_of_seeded_runs"
+SPANS = f"{PROPERTY / 'test_spans.py'}"
+ROWS = f"{ROOT / 'tests' / 'unit' / 'test_memory_usage.py'}"
 BY_HAND = str(MODEL / "test_copy_on_write.py")
 
 pytestmark = pytest.mark.slow
@@ -64,12 +75,18 @@ MUTATIONS = {
     "double free": Mutation("give(self._held.pop(request.index))", "give(self._held[request.index])", PAGED),
     "lost refcount": Mutation("self._holders[block] += 1", "self._holders[block] = 1", PREFIXED),
     "hash before full": Mutation(
-        "table, full // self._block_tokens)", "table, -(-full // self._block_tokens))", PREFIXED
+        "holding, full // self._block_tokens)", "holding, -(-full // self._block_tokens))", PREFIXED
     ),
-    "evict the wrong end": Mutation("self.hashed.popitem(last=False)", "self.hashed.popitem(last=True)", PREFIXED),
-    "withhold nothing more": Mutation("self._level += blocks\n        self._absorb()", "self._level += blocks", PAGED),
+    "evict the wrong end": Mutation(
+        "entry, size = next(iter(self.found.items()))", "entry, size = next(reversed(self.found.items()))", PREFIXED
+    ),
+    "withhold nothing more": Mutation("if self._to_withhold > self.withheld:", "if False:", PAGED),
     "host blocks leak": Mutation("        self.free += blocks\n", "", PAGED),
-    "< for <=": Mutation("return blocks <= self._level", "return blocks < self._level", PAGED),
+    "< for <=": Mutation(
+        "blocks <= self.free\n\n    def take(self, blocks: int)",
+        "blocks < self.free\n\n    def take(self, blocks: int)",
+        PAGED,
+    ),
     "watermark off by one": Mutation(
         "can_take(needed + (self._watermark_blocks if others_run else 0))",
         "can_take(needed + (max(self._watermark_blocks - 1, 0) if others_run else 0))",
@@ -80,10 +97,16 @@ MUTATIONS = {
     "copies of full blocks": Mutation("shared = prompt_tokens // block_tokens", "shared = 0", BY_HAND),
     "over the budget": Mutation("if 0 < tokens <= self.budget:", "if 0 < tokens:", BY_HAND),
     "no refund": Mutation("            self.budget += victim.chunk or victim.samples\n", "", BY_HAND),
-    "resume forgets": Mutation("self.prefill_end = self.known", "self.prefill_end = self.prompt_tokens", DRAWN),
+    "resume forgets": Mutation(
+        "self.prompt_tokens + self.samples * self._emitted\n        self.admitted",
+        "self.prompt_tokens\n        self.admitted",
+        DRAWN,
+    ),
     "the first for the last": Mutation("next(reversed(running))", "next(iter(running))", DRAWN),
-    "preempted to the tail": Mutation("self._requests.appendleft(request)", "self._requests.append(request)", DRAWN),
-    "newcomers first": Mutation("        if self._swap:\n", "        if not self._swap and False:\n", DRAWN),
+    "preempted to the tail": Mutation("self.appendleft(request)", "self.append(request)", DRAWN),
+    "newcomers first": Mutation(
+        "        if self._swap.out:\n            self._blocked", "        if False:\n            self._blocked", DRAWN
+    ),
     "admit after preemption": Mutation("if not cycle.preempted:", "if True:", DRAWN),
     "swap not charged": Mutation("fs += self.swap_fs_per_block * work.blocks", "pass", DRAWN),
     "slots of the cancelled": Mutation(
@@ -94,7 +117,22 @@ MUTATIONS = {
     "crash leaves the cache": Mutation("        self._memory.forget()\n", "", DRAWN),
     "what fits is rejected": Mutation("if blocks <= self._kv.blocks:", "if blocks < self._kv.blocks:", DRAWN),
     "a token short": Mutation("min(tokens, cycle.budget)", "min(tokens, max(cycle.budget - 1, 1))", DRAWN),
-    "another order": Mutation("list(view.running)", "list(view.running)[::-1]", DRAWN),
+    "another order": Mutation(
+        "return list(state.running.values())", "return list(state.running.values())[::-1]", DRAWN
+    ),
+    "a block of a follower is forgotten": Mutation("due[first % period] -= 1", "pass", PAGED),
+    "one block too few covers": Mutation("if count > left:", "if count > left + 1:", PAGED),
+    "followers are never put down": Mutation("if taken > holding.grown:", "if taken > holding.grown + 1:", PREFIXED),
+    "no arrival cuts a span": Mutation("return not (decision.waits and (", "return bool(decision.waits and (", SPANS),
+    "every refusal lasts": Mutation("return decision.refusal_lasts and", "return True or", SPANS),
+    "a span is cut a job late": Mutation(
+        "guess = min(guess, jobs)\n", "guess = min(guess + 1, jobs)\n        return guess, self.ends_ns(guess)\n", SPANS
+    ),
+    "a span runs past a finish": Mutation(
+        "cohort.next_finish - ended, MOST", "cohort.next_finish - ended + 1, MOST", SPANS
+    ),
+    "a row goes on when somebody leaves": Mutation("            and job.running == row.running\n", "", ROWS),
+    "the horizon cuts off a whole span": Mutation("            if ended:\n", "            if False:\n", SPANS),
 }
 
 
@@ -113,7 +151,8 @@ def passes(package: Path, test: str) -> bool:
     if test in {PAGED, PREFIXED, CONTIGUOUS}:
         command = [sys.executable, "-c", RUN_MACHINE, test]
     else:
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", test]
+        quick = ("-m", "not slow and not stress")
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *quick, test]
     path = os.pathsep.join([str(package), str(PROPERTY)])
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=package, env=environment, capture_output=True, text=True, check=False)
@@ -128,7 +167,9 @@ def copied(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "tests", [PAGED, PREFIXED, CONTIGUOUS, DRAWN, BY_HAND], ids=["paged", "prefixed", "contiguous", "drawn", "by hand"]
+    "tests",
+    [PAGED, PREFIXED, CONTIGUOUS, DRAWN, BY_HAND, SPANS, ROWS],
+    ids=["paged", "prefixed", "contiguous", "drawn", "by hand", "spans", "rows"],
 )
 def test_unbroken_all_of_them_pass(tests: str, tmp_path: Path) -> None:
     assert passes(copied(tmp_path), tests)
