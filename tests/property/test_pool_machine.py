@@ -32,7 +32,7 @@ from sim.errors import InvariantError
 from sim.policies.presets import KvAxes
 from sim.request import NEVER, Clock, Request, RequestSpec, Workload
 
-REQUESTS = 5
+REQUESTS = 8
 PICKS = st.integers(0, 59)
 """Picks one of a list, of up to five, fairly."""
 
@@ -272,10 +272,12 @@ class Machine(RuleBasedStateMachine):
         self.running: list[Request] = []
         self.clock = Clock()
         self.following: dict[int, Request] = {}
+        self.gone: dict[int, bool] = {}
 
     @property
     def waiting(self) -> list[Request]:
-        return [r for r in self.requests if r not in self.running and r.index not in self.host]
+        out = [r for r in self.requests if r not in self.running and r.index not in self.host]
+        return [request for request in out if not self.gone.get(request.index)]
 
     # What happens
 
@@ -357,6 +359,7 @@ class Machine(RuleBasedStateMachine):
             self.running.append(request)
             self._computed(request, request.known)
 
+    @precondition(lambda self: self.running or self.host)
     @rule(pick=PICKS)
     def cancel(self, pick: int) -> None:
         request = self.requests[pick % REQUESTS]
@@ -367,13 +370,17 @@ class Machine(RuleBasedStateMachine):
             assert self.swap.bring_in(request) == self.host.pop(request.index)
         request.forget()
 
-    @rule(blocks=st.sampled_from([0, 1, 3, 6, 16]))
+    @rule(blocks=st.sampled_from([0, 0, 0, 0, 0, 1, 3, 6, 16]))
     def withhold(self, blocks: int) -> None:
         self.memory.withhold(blocks)
         self.model.to_withhold = blocks
 
-    @rule()
-    def crash(self) -> None:
+    @precondition(lambda self: self.running)
+    @rule(luck=st.integers(0, 9))
+    def crash(self, luck: int) -> None:
+        """Once in ten times: whoever runs is to come far."""
+        if luck:
+            return
         for request in reversed(list(self.running)):
             self._stand(request)
             self._release(request)
@@ -382,20 +389,24 @@ class Machine(RuleBasedStateMachine):
         self.model.forget()
 
     def _come_again(self, request: Request) -> None:
-        """As if it had been preempted just before one token more: its blocks may still be cached."""
+        """With one token more, as if it had been preempted, where that fits; its blocks may still be cached."""
+        request.forget()
         request.output_tokens += 1
         request.max_tokens = max(request.max_tokens, request.output_tokens)
-        request.forget()
+        self.gone[request.index] = self.model.declared(request) > self.axes.blocks
 
     # Those who follow
 
-    @precondition(lambda self: self.running)
+    @property
+    def decoding(self) -> list[Request]:
+        """Those who could follow, and don't yet."""
+        return [r for r in self.running if not r.prefilling and r.samples == 1 and r.index not in self.following]
+
+    @precondition(lambda self: self.decoding)
     @rule(pick=PICKS)
     def follow(self, pick: int) -> None:
         """It grows with the others from now on, by a block where the model says that one is missing."""
-        request = self._alone(pick)
-        if request.prefilling or request.samples > 1:
-            return
+        request = self.decoding[pick % len(self.decoding)]
         left = request.output_tokens - request.emitted
         missing = [self.model.missing(request, request.computed + 1 + job) > 0 for job in range(left)]
         spare = self.memory.follow(request, left)
@@ -450,6 +461,7 @@ class Machine(RuleBasedStateMachine):
 
     # Misuse
 
+    @precondition(lambda self: self.running)
     @rule()
     def misuse(self) -> None:
         """All that can be done wrong now; each raises at the call, and the books stay as they were."""
@@ -544,7 +556,7 @@ class ContiguousMachine(Machine):
 TestPaged, TestPrefixed, TestContiguous = Machine.TestCase, PrefixedMachine.TestCase, ContiguousMachine.TestCase
 usual = settings(
     max_examples=80,
-    stateful_step_count=40,
+    stateful_step_count=60,
     phases=set(Phase) - {Phase.explain},
     suppress_health_check=list(HealthCheck),
 )
