@@ -88,7 +88,7 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Simulate a scenario and compare its policies."""
-    from sim import experiment, load
+    from sim import experiment, footprint, load
     from sim.record import write
 
     language = options.language(lang)
@@ -108,6 +108,7 @@ def run(
         raise ScenarioError(*rejections)
     if target is not None:
         write.check_writable(target)
+    footprint.check(base.workload.stated)
     results: list[Result] = []
     try:
         for plan in plans:

@@ -18,7 +18,7 @@ SIM = Path(__file__).parents[2] / "sim"
 # the type checker alone (``if TYPE_CHECKING``) make no circle, but they go down like all others. What is indented goes
 # on with the line above it.
 FLOORS = """
-errors clock version show spelling files capacity
+errors clock version show spelling files capacity footprint
 request
 scenario document duplicates schema fields keys complaints table tables toml_lines gallery generated
     workload.arrivals workload.lengths
