@@ -97,6 +97,8 @@ class Prefixed:
         return len(self._blocks_with) + counted + self._free.counted
 
     def cached(self, request: Request) -> int:
+        if self._is_alone(request):
+            return self._free.run_of(request.index) * self._block_tokens
         return self._hit(request).count * self._block_tokens
 
     def can_admit(self, request: Request, tokens: int, *, others_run: bool) -> bool:
@@ -201,7 +203,9 @@ class Prefixed:
         return self._growth.covered(self._pool.free, steps)
 
     def step(self, steps: int) -> None:
-        self._pop(self._growth.step(steps) - self._paid)
+        blocks = self._growth.step(steps) - self._paid
+        if blocks:
+            self._pop(blocks)
         self._paid = 0
 
     def after_step(self) -> tuple[int | None, int]:
@@ -247,9 +251,7 @@ class Prefixed:
         if self._is_alone(request):
             run = self._free.run_of(request.index)
             return Hit(run, run, [])
-        for ancestor in self._contents.ancestors(request.index):
-            if ancestor in self._holdings:
-                self._catch_up(ancestor, self._holdings[ancestor])
+        self._catch_up_ancestors(request)
         asked = (request.index, request.known, self._version)
         if self._last_asked != asked:
             self._last_asked, self._last_hit = asked, self._look_up(request)
@@ -273,9 +275,8 @@ class Prefixed:
             self._give(holding, blocks)
         full = min(tokens, request.known) if request.samples == 1 else min(tokens, request.prompt_tokens)
         if full // self._block_tokens > holding.found:
-            for ancestor in self._contents.ancestors(request.index):
-                if ancestor in self._holdings:
-                    self._catch_up(ancestor, self._holdings[ancestor])
+            if holding.table is not None:
+                self._catch_up_ancestors(request)
             self._find(request.index, holding, full // self._block_tokens)
 
     def _pop(self, blocks: int) -> None:
@@ -292,14 +293,22 @@ class Prefixed:
 
     def _find(self, index: int, holding: Holding, upto: int) -> None:
         """The first ``upto`` blocks of the request can be found from now on."""
-        first, holding.found = holding.found, max(holding.found, upto)
-        if holding.table is None or first >= upto:
+        first = holding.found
+        if first >= upto:
+            return
+        holding.found = upto
+        if holding.table is None:
             return
         self._version += 1
         keys = self._contents.keys(index, upto)
         for block, key in zip(holding.table[first:upto], keys[first:upto], strict=True):
             self._key_of[block] = key
             self._blocks_with.setdefault(key, {})[block] = None
+
+    def _catch_up_ancestors(self, request: Request) -> None:
+        for ancestor in self._contents.ancestors(request.index):
+            if ancestor in self._holdings:
+                self._catch_up(ancestor, self._holdings[ancestor])
 
     def _catch_up(self, index: int, holding: Holding) -> None:
         """Put down what a request that follows has taken and filled so far."""

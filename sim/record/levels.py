@@ -8,8 +8,9 @@ import numpy as np
 from sim.record.tables import Record
 from sim.request import Ints
 
-JOBS_AT_ONCE = 2**18
-"""So many jobs are laid out together."""
+CHANGES_AT_ONCE = 2**18
+JOBS_A_CHANGE = 4
+"""So many changes of the level are laid out together; a few jobs without one cost as much."""
 
 MOST_COUNTED = 2**22
 """Levels below this are counted in an array."""
@@ -53,10 +54,12 @@ def _pieces(record: Record, blocks: int) -> Iterator[tuple[Ints, Ints]]:
     decodes = table["decode_requests"] > 0
     yield used[~decodes], (end_ns - start_ns)[~decodes]
     rows = np.flatnonzero(decodes)
+    changes = table["jobs"] * table["decode_requests"] // max(record.block_tokens, 1)  # about so many blocks are taken
+    upto = np.cumsum((table["jobs"] // JOBS_A_CHANGE + changes)[rows])
     first = 0
     while first < len(rows):
-        most = stretches.first_decoding[rows[first]] + JOBS_AT_ONCE
-        after = max(int(np.searchsorted(stretches.first_decoding[rows], most, side="right")) - 1, first + 1)
+        done = upto[first - 1] if first else 0
+        after = max(int(np.searchsorted(upto, done + CHANGES_AT_ONCE, side="right")), first + 1)
         row, place, grown = _steps(record, rows[first:after])
         begins_ns = start_ns[row]
         inside = np.flatnonzero(place)

@@ -47,7 +47,7 @@ WORDS: Mapping[str, type[IntEnum]] = {
 }
 """The columns that hold codes, and what the codes mean."""
 
-ROWS_AT_ONCE = 1 << 17
+ROWS_AT_ONCE = 1 << 15
 
 
 def tables(result: "Result") -> Iterator[tuple[str, Iterator["pa.Table"]]]:
