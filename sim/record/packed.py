@@ -1,18 +1,23 @@
 """A table in as few bytes as its numbers need, which reads like any other: every column that is asked for is int64."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sim.request import Ints
 
 ROWS_AT_ONCE = 4096
 
+Narrow = npt.NDArray[np.signedinteger[Any]]
+"""Whole numbers in 8, 16, 32 or 64 bits."""
+
 
 class Packed(Mapping[str, Ints]):
     """Columns of narrow integers by name. What is handed out is a copy."""
 
-    def __init__(self, columns: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, columns: Mapping[str, Narrow]) -> None:
         self._columns = columns
 
     def __getitem__(self, name: str) -> Ints:
@@ -33,19 +38,41 @@ class Packed(Mapping[str, Ints]):
         return Packed({name: column[order] for name, column in self._columns.items()})
 
 
+class Column:
+    """Numbers one behind the other in one growing piece of memory, as narrow as the widest of them allows."""
+
+    def __init__(self) -> None:
+        self._kind: np.dtype[np.signedinteger[Any]] = np.dtype(np.int8)
+        self._bytes = bytearray()
+
+    def __len__(self) -> int:
+        return len(self._bytes) // self._kind.itemsize
+
+    def extend(self, numbers: Ints) -> None:
+        kind = np.promote_types(self._kind, narrow(numbers).dtype)
+        if kind != self._kind:
+            self._bytes = bytearray(self.array().astype(kind).tobytes())
+            self._kind = kind
+        self._bytes += numbers.astype(kind).tobytes()
+
+    def array(self) -> Narrow:
+        """All of them, without a copy: nothing can be added while it is in use."""
+        return np.frombuffer(self._bytes, dtype=self._kind)
+
+
 class Rows:
     """Rows of whole numbers as they come: the newest in a list, all before them packed."""
 
     def __init__(self, columns: Sequence[str]) -> None:
-        self._columns = columns
-        self._packed: list[list[np.ndarray]] = [[] for _ in columns]
+        self._columns = {name: Column() for name in columns}
         self._most = ROWS_AT_ONCE * len(columns)
         self.newest: list[int] = []
         self.append = self.newest.extend
         """Write one row."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._packed[0])) + len(self.newest) // len(self._columns)
+        packed = len(next(iter(self._columns.values())))
+        return packed + len(self.newest) // len(self._columns)
 
     def tidy(self) -> None:
         """Pack the newest if they are many: to be called now and then."""
@@ -55,20 +82,17 @@ class Rows:
     def table(self) -> Packed:
         """All rows. Call it once: they are gone afterwards."""
         self._pack()
-        columns = {}
-        for place, name in enumerate(self._columns):
-            columns[name] = np.concatenate(self._packed[place])
-            self._packed[place] = []
-        return Packed(columns)
+        columns, self._columns = self._columns, {name: Column() for name in self._columns}
+        return Packed({name: column.array() for name, column in columns.items()})
 
     def _pack(self) -> None:
         cells = np.array(self.newest, dtype=np.int64).reshape(-1, len(self._columns))
-        for place, packed in enumerate(self._packed):
-            packed.append(narrow(cells[:, place]))
+        for place, column in enumerate(self._columns.values()):
+            column.extend(cells[:, place])
         self.newest.clear()
 
 
-def narrow(column: Ints) -> np.ndarray:
+def narrow(column: Ints) -> Narrow:
     """The same numbers in the smallest signed type that holds them."""
     if not len(column):
         return column.astype(np.int8)

@@ -98,13 +98,13 @@ class Stretches:
         ends_ns: Ints = table["start_ns"][row] + floor_sums(count, half_up, table["growth_fs"][row], FS_PER_NS)
         return ends_ns
 
-    @cached_property
+    @property
     def first_ends_ns(self) -> Ints:
         """When the first job of each row ends."""
         rows = np.arange(len(self))
         return self.ends_ns(rows, np.ones_like(rows))
 
-    @cached_property
+    @property
     def last_starts_ns(self) -> Ints:
         """When the last job of each row begins."""
         rows = np.arange(len(self))

@@ -102,11 +102,20 @@ class Record:
         arrived = self.requests["arrived_job"]
         return np.sort(arrived[(arrived != NEVER) & (self.requests["status"] != Status.REJECTED)])
 
+    @cached_property
+    def _growing(self) -> tuple[Ints, Ints, Ints, int]:
+        """Of the stretches in which blocks are taken: where they begin, in order, and end, ``grows``, the longest."""
+        rows = np.flatnonzero(self.schedule["grows"] != NEVER)
+        begins = self.schedule["job"][rows]
+        order = np.argsort(begins, kind="stable")
+        jobs, grows = self.schedule["jobs"][rows], self.schedule["grows"][rows]
+        return begins[order], (begins + jobs)[order], grows[order], int(jobs.max(initial=0))
+
     def growths(self, first: int, after: int) -> Ints:
         """The decoding jobs from ``first`` to before ``after`` in which somebody took a block, once each time."""
-        schedule = self.schedule
-        rows = (schedule["grows"] != NEVER) & (schedule["job"] < after) & (schedule["job"] + schedule["jobs"] > first)
-        grows, ends = schedule["grows"][rows], (schedule["job"] + schedule["jobs"])[rows]
+        begins, ends, grows, longest = self._growing
+        some = slice(*np.searchsorted(begins, [first - longest, after]).tolist())
+        ends, grows = ends[some], grows[some]
         period = max(self.block_tokens, 1)
         low = np.maximum(-(-(first - grows) // period), 0)
         high = np.maximum(-(-(np.minimum(ends, after) - grows) // period), low)

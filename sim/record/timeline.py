@@ -19,8 +19,8 @@ class Timeline:
         self._record = record
         self._stretches = record.stretches
         emits = record.schedule["emits"] == 1
-        self._pieces: Table = {name: record.schedule[name][emits] for name in ("request", "phase", "job", "jobs")}
-        decodes = self._decodes = self._pieces["phase"] == DECODE
+        self._pieces: Table = {name: record.schedule[name][emits] for name in ("request", "job", "jobs")}
+        decodes = self._decodes = record.schedule["phase"][emits] == DECODE
         job = self._pieces["job"]
         self._first_ns = np.empty_like(job)
         row = self._stretches.row_of(job[~decodes])
@@ -97,12 +97,12 @@ class Timeline:
         gaps_ns[:1] = 0
         return gaps_ns
 
-    @cached_property
+    @property
     def _first_row(self) -> Ints:
         """Which of the decoding rows each piece begins with; 0 for those that are no decodes."""
         return self._decoding_row(self._pieces["job"])
 
-    @cached_property
+    @property
     def _after_row(self) -> Ints:
         """Which of the decoding rows comes behind each piece."""
         return self._decoding_row(self._pieces["job"] + self._pieces["jobs"])
