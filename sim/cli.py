@@ -76,6 +76,8 @@ def run(
     chunk: Annotated[Many, typer.Option(metavar="N", help="scheduler.chunk_tokens.")] = None,
     overhead_ms: Annotated[Many, typer.Option(metavar="X", help="device.job_ms.")] = None,
     seed: Annotated[Many, typer.Option(metavar="N", help="run.seed.")] = None,
+    max_jobs: Annotated[Many, typer.Option(metavar="N", help="run.max_jobs: stop after so many.")] = None,
+    max_seconds: Annotated[Many, typer.Option(metavar="X", help="run.max_seconds: of computing.")] = None,
     set_: Annotated[Many, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Any key; may be repeated.")] = None,
     variant: Annotated[Many, typer.Option(metavar="NAME", help="Only this variant; may be repeated.")] = None,
     strict: Annotated[
@@ -97,6 +99,8 @@ def run(
         "scheduler.chunk_tokens": options.integer("--chunk", chunk),
         "device.job_ms": options.decimal("--overhead-ms", overhead_ms),
         "run.seed": options.integer("--seed", seed),
+        "run.max_jobs": options.integer("--max-jobs", max_jobs),
+        "run.max_seconds": options.decimal("--max-seconds", max_seconds),
     })  # fmt: skip
     with options.by_their_names(set_):
         base = load(scenario, overrides=overrides)

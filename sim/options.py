@@ -14,7 +14,13 @@ from sim.spelling import nearest
 
 LANGUAGES = ("en", "zh")
 TRACE_PATH = "workload.trace.path"
-NAMES = {"scheduler.chunk_tokens": "--chunk", "device.job_ms": "--overhead-ms", "run.seed": "--seed"}
+NAMES = {
+    "scheduler.chunk_tokens": "--chunk",
+    "device.job_ms": "--overhead-ms",
+    "run.seed": "--seed",
+    "run.max_jobs": "--max-jobs",
+    "run.max_seconds": "--max-seconds",
+}
 """The keys that have an option of their own."""
 
 
