@@ -1,6 +1,5 @@
 """Which requests can be served by no state of this system; they are rejected on arrival, with the arithmetic."""
 
-from sim.engine.cycle import UNBOUNDED
 from sim.engine.kv import blocks_for
 from sim.policies.presets import BUDGETED, Axes, KvAxes
 from sim.request import Request
@@ -13,21 +12,9 @@ class NeverFits:
         self._axes = axes
         self._kv = kv
         self._loses_memory = crashes or kv is not None
-        self._surely = self._tokens_that_fit()
 
     def __call__(self, request: Request) -> str | None:
-        if request.samples == 1 and request.prompt_tokens + request.max_tokens <= self._surely:
-            return None
         return self._length(request) or self._slots(request) or self._blocks(request) or self._budget(request)
-
-    def _tokens_that_fit(self) -> int:
-        """A request of one sequence and no more tokens, prompt and output, fits in every respect."""
-        if self._axes.max_model_tokens:
-            return 0
-        bounds = [] if self._kv is None else [self._kv.blocks * self._kv.block_tokens]
-        if not (self._axes.chunked_prefill and self._axes.composition in BUDGETED):
-            bounds += [bound for bound in (self._axes.limits.token_budget, self._axes.long_prefill_tokens) if bound]
-        return min(bounds, default=UNBOUNDED)
 
     def _length(self, request: Request) -> str | None:
         longest = self._axes.max_model_tokens

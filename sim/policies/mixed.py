@@ -22,8 +22,7 @@ class Mixed:
         most = self._most(view, cycle)
         cycle.extend_running(most, cut=self.chunked_prefill, decodes_first=self.decode_first)
         if not cycle.preempted:
-            if back := cycle.restore():
-                cycle.extend_all(back, most, cut=self.chunked_prefill)
+            cycle.extend_all(cycle.restore(), most, cut=self.chunked_prefill)
             self._admit(most, cycle)
 
     def _most(self, view: View, cycle: Cycle) -> int:

@@ -31,6 +31,7 @@ import numpy as np
 
 from sim.engine.plan import Loss
 from sim.record import stretches
+from sim.record.packed import Narrow, narrow
 from sim.record.stretches import Stretches
 from sim.request import NEVER, Ints, Status, Workload
 
@@ -103,19 +104,20 @@ class Record:
         return np.sort(arrived[(arrived != NEVER) & (self.requests["status"] != Status.REJECTED)])
 
     @cached_property
-    def _growing(self) -> tuple[Ints, Ints, Ints, int]:
+    def _growing(self) -> tuple[Narrow, Narrow, Narrow, int]:
         """Of the stretches in which blocks are taken: where they begin, in order, and end, ``grows``, the longest."""
         rows = np.flatnonzero(self.schedule["grows"] != NEVER)
         begins = self.schedule["job"][rows]
         order = np.argsort(begins, kind="stable")
         jobs, grows = self.schedule["jobs"][rows], self.schedule["grows"][rows]
-        return begins[order], (begins + jobs)[order], grows[order], int(jobs.max(initial=0))
+        ends = begins + jobs
+        return narrow(begins[order]), narrow(ends[order]), narrow(grows[order]), int(jobs.max(initial=0))
 
     def growths(self, first: int, after: int) -> Ints:
         """The decoding jobs from ``first`` to before ``after`` in which somebody took a block, once each time."""
         begins, ends, grows, longest = self._growing
         some = slice(*np.searchsorted(begins, [first - longest, after]).tolist())
-        ends, grows = ends[some], grows[some]
+        ends, grows = ends[some].astype(np.int64), grows[some].astype(np.int64)
         period = max(self.block_tokens, 1)
         low = np.maximum(-(-(first - grows) // period), 0)
         high = np.maximum(-(-(np.minimum(ends, after) - grows) // period), low)
