@@ -16,11 +16,12 @@ from simpy import Environment, Event
 from sim.clock import instant_ns
 from sim.costs.linear import LinearCost
 from sim.engine.build import memory_of
-from sim.engine.cycle import UNBOUNDED, Rules
+from sim.engine.cycle import UNBOUNDED
 from sim.engine.device import Device
 from sim.engine.late import LAST, events_scheduled, late
 from sim.engine.monitor import Monitor
 from sim.engine.scheduler import Parts, Scheduler, Switches
+from sim.engine.state import Rules
 from sim.engine.swap import Swap
 from sim.errors import LimitError, StalledError
 from sim.policies.admission import NeverFits

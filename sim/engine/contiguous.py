@@ -2,27 +2,19 @@
 
 from collections.abc import Collection
 
-from sim.engine.kv import Pool, Standing, check_counts, declared_blocks
+from sim.engine.kv import Pool, Pooled, Standing, check_counts, declared_blocks
 from sim.errors import InvariantError
 from sim.request import Request
 
 
-class Contiguous(Standing):
+class Contiguous(Pooled, Standing):
     """Regions by their first block. Free space may be there and yet in no hole that is large enough."""
 
     def __init__(self, pool: Pool, block_tokens: int, watermark_blocks: int) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._block_tokens = block_tokens
         self._watermark_blocks = watermark_blocks
         self._regions: dict[int, tuple[int, int]] = {}
-
-    @property
-    def free(self) -> int:
-        return self._pool.free
-
-    @property
-    def withheld(self) -> int:
-        return self._pool.withheld
 
     def after_step(self) -> tuple[int | None, int]:
         return self._pool.free, self._pool.withheld
@@ -62,9 +54,6 @@ class Contiguous(Standing):
         self._pool.give(self._regions.pop(request.index)[1])
 
     def forget(self) -> None: ...
-
-    def withhold(self, blocks: int) -> None:
-        self._pool.withhold(blocks)
 
     def check(self, holders: Collection[Request]) -> None:
         check_counts(self._pool, {index: blocks for index, (_, blocks) in self._regions.items()}, holders)

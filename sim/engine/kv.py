@@ -258,18 +258,11 @@ GATES: Mapping[str, Gate] = MappingProxyType({"full": _full, "chunk": _chunk, "r
 """What must be free for a request to be admitted: its whole current sequence, its first chunk, or all it declared."""
 
 
-class Paged:
-    """Blocks are taken as tokens need them, any block for any request: counts say it all."""
+class Pooled:
+    """What every memory that has a pool says of it."""
 
-    def __init__(self, pool: Pool, block_tokens: int, gate: Gate, watermark_blocks: int) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._block_tokens = block_tokens
-        self._gate = gate
-        self._watermark_blocks = watermark_blocks
-        self._held: dict[int, int] = {}
-        self._growth = Growth(block_tokens)
-        self._asked: tuple[Request, int] | None = None
-        self._to_take = 0
 
     @property
     def free(self) -> int:
@@ -279,8 +272,42 @@ class Paged:
     def withheld(self) -> int:
         return self._pool.withheld
 
+    def withhold(self, blocks: int) -> None:
+        self._pool.withhold(blocks)
+
+
+class Growing(Pooled):
+    """Blocks are taken as tokens need them; those who follow take theirs together."""
+
+    def __init__(self, pool: Pool, block_tokens: int, gate: Gate, watermark_blocks: int) -> None:
+        super().__init__(pool)
+        self._block_tokens = block_tokens
+        self._gate = gate
+        self._watermark_blocks = watermark_blocks
+        self._growth = Growth(block_tokens)
+
     def lacks_hole(self, request: Request) -> bool:
         return False
+
+    def covers(self, steps: int) -> int:
+        return self._growth.covered(self._pool.free, steps)
+
+    def covers_beside(self, blocks: int) -> bool:
+        return self._growth.next + blocks <= self._pool.free
+
+    def after_step(self) -> tuple[int | None, int]:
+        pool = self._pool
+        return pool.free - self._growth.next, pool.withheld
+
+
+class Paged(Growing):
+    """Any block for any request: counts say it all."""
+
+    def __init__(self, pool: Pool, block_tokens: int, gate: Gate, watermark_blocks: int) -> None:
+        super().__init__(pool, block_tokens, gate, watermark_blocks)
+        self._held: dict[int, int] = {}
+        self._asked: tuple[Request, int] | None = None
+        self._to_take = 0
 
     def cached(self, request: Request) -> int:
         return 0
@@ -321,9 +348,6 @@ class Paged:
 
     def forget(self) -> None: ...
 
-    def withhold(self, blocks: int) -> None:
-        self._pool.withhold(blocks)
-
     def check(self, holders: Collection[Request]) -> None:
         held = {index: blocks + self._growth.taken(index) for index, blocks in self._held.items()}
         check_counts(self._pool, held, holders)
@@ -342,23 +366,13 @@ class Paged:
     def looks_at_followers(self, request: Request) -> bool:
         return False
 
-    def covers_beside(self, blocks: int) -> bool:
-        return self._growth.next + blocks <= self._pool.free
-
     def exhaust(self) -> None:
         """Any block is like another: nothing to be done."""
-
-    def covers(self, steps: int) -> int:
-        return self._growth.covered(self._pool.free, steps)
 
     def step(self, steps: int) -> None:
         blocks = self._growth.step(steps)
         if blocks:
             self._pool.take(blocks)
-
-    def after_step(self) -> tuple[int | None, int]:
-        pool = self._pool
-        return pool.free - self._growth.next, pool.withheld
 
     def stays_out(self, request: Request) -> bool:
         return True

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from itertools import count, islice, repeat, takewhile
 
 from sim.engine.contents import Contents
-from sim.engine.growth import Growth
-from sim.engine.kv import GATES, Gate, Pool, request_blocks
+from sim.engine.kv import GATES, Gate, Growing, Pool, request_blocks
 from sim.errors import InvariantError
 from sim.request import Request
 
@@ -46,7 +45,7 @@ class Holding:
         """Of the blocks that it took since, those that are in ``blocks``."""
 
 
-class Prefixed:
+class Prefixed(Growing):
     """Paged memory with a prefix cache."""
 
     def __init__(
@@ -57,13 +56,9 @@ class Prefixed:
         watermark_blocks: int,
         contents: Contents,
     ) -> None:
-        self._pool = pool
-        self._block_tokens = block_tokens
-        self._gate = gate
-        self._watermark_blocks = watermark_blocks
+        super().__init__(pool, block_tokens, gate, watermark_blocks)
         self._contents = contents
         self._admits_chunks = gate is GATES["chunk"]
-        self._growth = Growth(block_tokens)
         self._free = FreeList(pool.blocks)
         self._numbers = count()
         self._holdings: dict[int, Holding] = {}
@@ -76,17 +71,6 @@ class Prefixed:
         self._last_asked: tuple[int, int, int] | None = None
         self._last_hit = Hit(0, 0, [])
         self._paid = 0
-
-    @property
-    def free(self) -> int:
-        return self._pool.free
-
-    @property
-    def withheld(self) -> int:
-        return self._pool.withheld
-
-    def lacks_hole(self, request: Request) -> bool:
-        return False
 
     @property
     def distinct(self) -> int:
@@ -163,9 +147,6 @@ class Prefixed:
         self._blocks_with.clear()
         self._free.forget()
 
-    def withhold(self, blocks: int) -> None:
-        self._pool.withhold(blocks)
-
     # Those who follow
 
     def follow(self, request: Request, steps: int) -> int | None:
@@ -191,26 +172,16 @@ class Prefixed:
     def looks_at_followers(self, request: Request) -> bool:
         return any(ancestor in self._holdings for ancestor in self._contents.ancestors(request.index))
 
-    def covers_beside(self, blocks: int) -> bool:
-        return self._growth.next + blocks <= self._pool.free
-
     def exhaust(self) -> None:
         paid = self._pool.free
         self._pop(paid)
         self._paid += paid
-
-    def covers(self, steps: int) -> int:
-        return self._growth.covered(self._pool.free, steps)
 
     def step(self, steps: int) -> None:
         blocks = self._growth.step(steps) - self._paid
         if blocks:
             self._pop(blocks)
         self._paid = 0
-
-    def after_step(self) -> tuple[int | None, int]:
-        pool = self._pool
-        return pool.free - self._growth.next, pool.withheld
 
     def stays_out(self, request: Request) -> bool:
         """Its own blocks can only be evicted; that matters if it need not come in whole."""

@@ -8,7 +8,7 @@ from simpy import Environment, Event
 
 from sim.costs.base import Work
 from sim.engine.cohort import Cohort
-from sim.engine.cycle import UNBOUNDED, Cycle, Rules, State, View
+from sim.engine.cycle import UNBOUNDED, Cycle, View
 from sim.engine.device import Device
 from sim.engine.kv import Memory
 from sim.engine.late import late, schedule_late
@@ -16,6 +16,7 @@ from sim.engine.monitor import Monitor, tellers
 from sim.engine.plan import Job, Kind, Loss, Preemption, Untold
 from sim.engine.queue import Queue
 from sim.engine.span import ALONE, MOST_JOBS, Decision, arrival_cuts, repeats
+from sim.engine.state import Rules, State
 from sim.engine.swap import Swap
 from sim.policies.base import Policy
 from sim.request import Request, Status

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from sim.engine.cycle import Limits
+from sim.engine.state import Limits
 from sim.errors import ScenarioError
 from sim.policies.alternate import Alternate
 from sim.policies.base import Policy

@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from sim.engine.cycle import Running, Victim
 from sim.engine.kv import Memory
+from sim.engine.state import Running, Victim
 from sim.request import Request
 
 

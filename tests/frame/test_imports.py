@@ -23,7 +23,7 @@ request
 scenario document duplicates schema fields keys complaints table tables toml_lines gallery generated
     workload.arrivals workload.lengths
 costs policies engine engine.cohort engine.contents engine.contiguous engine.faults engine.cycle engine.growth engine.kv
-    engine.late engine.monitor engine.plan engine.prefix engine.queue engine.span engine.swap
+    engine.late engine.monitor engine.plan engine.prefix engine.queue engine.span engine.state engine.swap
 engine.build engine.device engine.scheduler workload record
 simulation experiment
 analysis report

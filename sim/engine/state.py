@@ -1,0 +1,70 @@
+"""Who waits and who runs at a server, and the rules that bound them."""
+
+from collections.abc import Callable, Collection, Reversible
+from typing import NamedTuple, Protocol
+
+from sim.engine.cohort import Cohort
+from sim.engine.kv import Memory
+from sim.engine.queue import Queue
+from sim.request import Request
+
+
+class State:
+    """Who waits, in queue order, and who runs, in order of admission (by index; some still prefill)."""
+
+    def __init__(self, waiting: Queue, cohort: Cohort) -> None:
+        self.waiting = waiting
+        self.running: dict[int, Request] = {}
+        self.prefilling: dict[int, Request] = {}
+        self.cohort = cohort
+        """Of those who run, the ones that decode together."""
+        self.slots_taken = 0
+        self._joined = 0
+
+    def join(self, request: Request) -> None:
+        """``request`` is now the last of those who run."""
+        self._joined += 1
+        request.place = self._joined
+        self.running[request.index] = request
+        self.slots_taken += request.samples
+        if request.prefilling:
+            self.prefilling[request.index] = request
+
+    def leave(self, request: Request) -> None:
+        """``request`` runs no longer."""
+        index, cohort = request.index, self.cohort
+        if index in cohort.members:
+            cohort.leave(request)
+        cohort.close_stretch(request)
+        del self.running[index]
+        self.slots_taken -= request.samples
+        if index in self.prefilling:
+            del self.prefilling[index]
+
+
+class Running(Collection[Request], Reversible[Request], Protocol):
+    """The requests that run, in order of admission."""
+
+
+Victim = Callable[[Running, Memory], Request]
+"""Whom of the running requests to preempt."""
+
+
+class Limits(NamedTuple):
+    """What the running requests and a job may come to; None: no limit."""
+
+    max_running: int | None = None
+    token_budget: int | None = None
+
+
+class Rules(NamedTuple):
+    """What a cycle goes by beside its policy.
+
+    ``reads_context``: the device's cost depends on it, so it is counted. ``last_goes``: the victim is always the last
+    admitted, so that whom to preempt does not depend on how far the others have come.
+    """
+
+    limits: Limits
+    victim: Victim
+    reads_context: bool = True
+    last_goes: bool = False
