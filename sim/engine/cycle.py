@@ -34,6 +34,8 @@ class Cycle:
 
     _closed = False
     _lacks_blocks = False
+    _was_short = False
+    """Whether somebody had to go for want of blocks."""
     _blocked = Blocked.NOTHING
     _stepped = False
     """Whether the cohort is in this job."""
@@ -70,8 +72,8 @@ class Cycle:
 
     @property
     def preempted(self) -> bool:
-        """Whether anybody was preempted in this cycle."""
-        return bool(self._preempted)
+        """Whether anybody was preempted in this cycle for want of blocks."""
+        return self._was_short
 
     def next_waiting(self) -> Request | None:
         """The head of the queue, if anybody may be admitted: nobody before all who were swapped out are back."""
@@ -171,7 +173,7 @@ class Cycle:
     def decode_all(self) -> bool:
         """Schedule the next tokens of every running request whose prefill is complete; victims make room."""
         self.extend_all([request for request in self._step(UNBOUNDED, decodes_first=True) if not request.prefilling])
-        if not self._preempted:
+        if not self.preempted:
             self.extend_all([request for request in self.restore() if not request.prefilling])
         return not self.empty
 
@@ -195,9 +197,58 @@ class Cycle:
         if self._lacks_blocks and self._state.prefilling and self.empty:
             self.preempt()
 
+    def make_way(self) -> None:
+        """Before anything else: whoever is more urgent than somebody who runs gets in now, if they leave and it fits.
+
+        Only if the order is preemptive. As few leave as will do, the least urgent first. Those who were swapped out
+        come back before anybody who is not more urgent than they are.
+        """
+        urgency, state = self._rules.urgency, self._state
+        if urgency is None:
+            return
+        while (head := state.waiting.head) is not None:
+            key = urgency(head)
+            less = [request for request in state.running.values() if key < urgency(request)]
+            if not less or not all(key < urgency(request) for request, _ in self._swap.out.values()):
+                return
+            less.sort(key=lambda request: (*urgency(request), request.arrival_ns, request.index), reverse=True)
+            tokens = min(self.rest(head), self.budget)
+            leaving = self._fewest(head, tokens, less)
+            if leaving is None:
+                return
+            for request in leaving:
+                self._evict(request)
+            if not self.admit(head, tokens):
+                raise InvariantError(f"others made way for {head!r}, and it does not fit")
+
+    def _fewest(self, head: Request, tokens: int, less: list[Request]) -> list[Request] | None:
+        """Those of ``less``, in this order, without whom the head gets in; None: it would not without all of them."""
+        count = next((n for n in range(len(less) + 1) if self._fits_without(head, tokens, less[:n])), None)
+        if count is None:
+            return None
+        leaving = less[:count]
+        for request in less[: max(count - 1, 0)][::-1]:
+            others = [other for other in leaving if other is not request]
+            if self._fits_without(head, tokens, others):
+                leaving = others
+        return leaving
+
+    def _fits_without(self, head: Request, tokens: int, leaving: list[Request]) -> bool:
+        state, slots = self._state, self._rules.limits.max_running
+        if slots is not None and state.slots_taken - sum(r.samples for r in leaving) + head.samples > slots:
+            return False
+        others_run = len(leaving) < len(state.running)
+        return self._memory.fits_without(head, self._memory.cached(head) + tokens, leaving, others_run=others_run)
+
     def preempt(self) -> Request:
         """Take its blocks from the victim, even if it is in this job already; answers who it was."""
         victim = self._rules.victim(self._state.running.values(), self._memory)
+        self._was_short = True
+        self._evict(victim)
+        return victim
+
+    def _evict(self, victim: Request) -> None:
+        """It runs no longer: its blocks go to the host if they may, or are lost."""
         if victim.turn == self._turn:
             victim.turn = NEVER
             self._scheduled.remove(victim)
@@ -216,7 +267,6 @@ class Cycle:
         else:
             self._preempted.append(Preemption(victim, victim.forget(), Loss.RECOMPUTE))
             self._state.waiting.put_back(victim)
-        return victim
 
     # What the scheduler asks once the policy is done
 
@@ -260,9 +310,10 @@ class Cycle:
     def decision(self, job: Job) -> Decision:
         """What this cycle came to, once it was closed with this one job."""
         head = self._state.waiting.head
+        may_shift = self._rules.shifting and head is not None and not self._closed
         return Decision(
             whole=job.whole and job.decoding == len(self._state.running) and not self._swap.out
-            and not (job.admitted or job.preempted),
+            and not (job.admitted or job.preempted or may_shift),
             waits=head is not None,
             blocked=self._blocked,
             closed=self._closed,
@@ -314,7 +365,7 @@ class Cycle:
             self._blocked = Blocked.HOLES if memory.lacks_hole(request) else Blocked.BLOCKS
             return False
         memory.admit(request, cached + tokens, None if scheduled else cached)
-        state.waiting.remove(request)
+        state.waiting.take(request)
         request.admitted(cached)
         state.join(request)
         self._admitted.append(Admission(request, cached))

@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from sim.engine.plan import Kind
 from sim.policies.presets import Axes, KvAxes
+from sim.record.again.orders import gives_way
 from sim.record.again.server import NO_BOUND, OffTheRecordError, Req, urgency
 from sim.record.again.turn import Turn
 
@@ -12,6 +13,8 @@ from sim.record.again.turn import Turn
 def decide(turn: Turn) -> None:
     """One decision. Static batching: a batch joins when nobody runs, whole; nobody else until all of it has ended."""
     axes = turn.server.axes
+    if gives_way(axes):
+        turn.make_way()
     if axes.batching == "static":
         if not turn.server.running:
             turn.bring_back()
@@ -34,7 +37,7 @@ def _mixed(turn: Turn) -> None:
     if axes.composition == "mixed-decode-first":
         order = [req for req in order if not req.prefills] + [req for req in order if req.prefills]
     turn.extend(order, most, cut=axes.chunked_prefill)
-    if turn.preempted:
+    if turn.short:
         return
     turn.extend(turn.bring_back(), most, cut=axes.chunked_prefill)
     while turn.left > 0 and (head := turn.head()) is not None:

@@ -1,6 +1,7 @@
 """One decision under way, once more: who goes into the job, who joins for it, and who has to go."""
 
 from collections.abc import Iterable
+from copy import deepcopy
 
 from sim.engine.plan import Blocked, Kind, Loss
 from sim.record.again.server import NO_BOUND, Planned, Req, Server, age
@@ -21,6 +22,8 @@ class Turn:
         self.preempted: list[tuple[int, int, int]] = []
         self.copies: list[tuple[int, int, int]] = []
         self.closed = False
+        self.short = False
+        """Whether somebody had to go for want of blocks."""
         self.lacks_blocks = False
         """Whether somebody who runs had no blocks for the next of its prompt."""
         self.blocked = Blocked.NOTHING
@@ -62,7 +65,7 @@ class Turn:
             self.blocked = Blocked.HOLES if server.memory.lacks_hole(req) else Blocked.BLOCKS
             return False
         server.memory.admit(req, cached + tokens, cached)
-        server.waiting.remove(req)
+        server.line.admit(req)
         req.computed, req.cached, req.target = cached, cached, req.known
         server.join(req)
         self.admitted.append((req.index, cached, 0))
@@ -116,7 +119,7 @@ class Turn:
     def decode(self) -> bool:
         """All who have their prompt, and of those who come back the same; whether there is work now."""
         self.extend([req for req in self.server.running.values() if not req.prefills])
-        if not self.preempted:
+        if not self.short:
             self.extend([req for req in self.bring_back() if not req.prefills])
         return bool(self.taken)
 
@@ -139,9 +142,54 @@ class Turn:
         return back
 
     def preempt(self) -> Req:
-        """The victim loses its blocks, to the host if they fit there, and its place in this job."""
+        """The victim of the rule has to go for want of blocks."""
+        self.short = True
+        victim = self.server.victim(list(self.server.running.values()))
+        self.evict(victim)
+        return victim
+
+    def make_way(self) -> None:
+        """The head of the queue gets in now if somebody who runs is less urgent, and enough of those can leave for it.
+
+        Nobody leaves without whom it would get in all the same: of two of them the less urgent goes.
+        """
         server = self.server
-        victim = server.victim(list(server.running.values()))
+        urgency = server.line.urgency
+        while server.waiting:
+            head = server.waiting[0]
+            behind = [req for req in server.running.values() if urgency(req) > urgency(head)]
+            if not behind or any(urgency(req) <= urgency(head) for req in server.swapped.values()):
+                return
+            behind.sort(key=lambda req: (*urgency(req), *age(req)))
+            go: list[Req] = []
+            tokens = min(self.rest(head), self.left)
+            while not self.would_fit(head, tokens, go) and behind:
+                go.append(behind.pop())
+            if not self.would_fit(head, tokens, go):
+                return
+            for req in go[-2::-1]:
+                spared = [other for other in go if other is not req]
+                if self.would_fit(head, tokens, spared):
+                    go = spared
+            for req in go:
+                self.evict(req)
+            self.admit(head, tokens)
+
+    def would_fit(self, head: Req, tokens: int, go: list[Req]) -> bool:
+        """Whether it would get in without these: tried on a copy."""
+        server, most = self.server, self.server.axes.max_running
+        if most is not None and server.slots - sum(req.samples for req in go) + head.samples > most:
+            return False
+        shared = getattr(server.memory, "contents", None)
+        memory, gone = deepcopy((server.memory, go), {id(shared): shared})
+        upto = memory.cached(head) + tokens
+        for req in gone:
+            memory.release(req)
+        return memory.admits(head, upto, others=len(go) < len(server.running))
+
+    def evict(self, victim: Req) -> None:
+        """It loses its blocks, to the host if they fit there, and its place in this job."""
+        server = self.server
         tokens, _ = self.taken.pop(victim.index, (0, 0))
         self.left += tokens
         blocks = victim.held
@@ -155,8 +203,7 @@ class Turn:
         else:
             self.preempted.append((victim.index, victim.computed, int(Loss.RECOMPUTE)))
             victim.computed = 0
-            server.put_back(victim)
-        return victim
+            server.line.put_back(victim)
 
     def jobs(self) -> list[Planned]:
         """Copies out, copies in, then the work; none when there is nothing to do."""
