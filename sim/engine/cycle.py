@@ -7,7 +7,7 @@ from typing import NoReturn
 from sim.costs.base import Work
 from sim.engine.kv import Memory
 from sim.engine.plan import Admission, Blocked, Chunk, Copy, Job, Kind, Loss, Preemption, Untold
-from sim.engine.queue import Queue
+from sim.engine.queue import Key, Queue
 from sim.engine.span import Decision
 from sim.engine.state import Rules, Running, State
 from sim.engine.swap import Swap
@@ -58,6 +58,7 @@ class Cycle:
         self._admitted: list[Admission] = []
         self._preempted: list[Preemption] = []
         self._copies: list[Copy] = []
+        self._made_way: list[Request] = []
 
     # What a policy asks
 
@@ -76,13 +77,17 @@ class Cycle:
         return self._was_short
 
     def next_waiting(self) -> Request | None:
-        """The head of the queue, if anybody may be admitted: nobody before all who were swapped out are back."""
-        if self._closed:
+        """The head of the queue, if anybody may be admitted: nobody before all who were swapped out are back.
+
+        Unless it is more urgent than they are, in a preemptive order. Who made way in this cycle stays out for it.
+        """
+        head = self._state.waiting.head
+        if self._closed or head is None or head in self._made_way:
             return None
-        if self._swap.out:
-            self._blocked = Blocked.SWAPPED if self._state.waiting else Blocked.NOTHING
+        if self._swap.out and not all(self._is_before(head, request) for request, _ in self._swap.out.values()):
+            self._blocked = Blocked.SWAPPED
             return None
-        return self._state.waiting.head
+        return head
 
     def next_prefill(self) -> Request | None:
         """Whose prompt tokens come next: the first of ``running`` that still prefills, else the head of the queue."""
@@ -196,49 +201,6 @@ class Cycle:
         """Nothing decodes and a half-prefilled request has no blocks for its next chunk: somebody has to go."""
         if self._lacks_blocks and self._state.prefilling and self.empty:
             self.preempt()
-
-    def make_way(self) -> None:
-        """Before anything else: whoever is more urgent than somebody who runs gets in now, if they leave and it fits.
-
-        Only if the order is preemptive. As few leave as will do, the least urgent first. Those who were swapped out
-        come back before anybody who is not more urgent than they are.
-        """
-        urgency, state = self._rules.urgency, self._state
-        if urgency is None:
-            return
-        while (head := state.waiting.head) is not None:
-            key = urgency(head)
-            less = [request for request in state.running.values() if key < urgency(request)]
-            if not less or not all(key < urgency(request) for request, _ in self._swap.out.values()):
-                return
-            less.sort(key=lambda request: (*urgency(request), request.arrival_ns, request.index), reverse=True)
-            tokens = min(self.rest(head), self.budget)
-            leaving = self._fewest(head, tokens, less)
-            if leaving is None:
-                return
-            for request in leaving:
-                self._evict(request)
-            if not self.admit(head, tokens):
-                raise InvariantError(f"others made way for {head!r}, and it does not fit")
-
-    def _fewest(self, head: Request, tokens: int, less: list[Request]) -> list[Request] | None:
-        """Those of ``less``, in this order, without whom the head gets in; None: it would not without all of them."""
-        count = next((n for n in range(len(less) + 1) if self._fits_without(head, tokens, less[:n])), None)
-        if count is None:
-            return None
-        leaving = less[:count]
-        for request in less[: max(count - 1, 0)][::-1]:
-            others = [other for other in leaving if other is not request]
-            if self._fits_without(head, tokens, others):
-                leaving = others
-        return leaving
-
-    def _fits_without(self, head: Request, tokens: int, leaving: list[Request]) -> bool:
-        state, slots = self._state, self._rules.limits.max_running
-        if slots is not None and state.slots_taken - sum(r.samples for r in leaving) + head.samples > slots:
-            return False
-        others_run = len(leaving) < len(state.running)
-        return self._memory.fits_without(head, self._memory.cached(head) + tokens, leaving, others_run=others_run)
 
     def preempt(self) -> Request:
         """Take its blocks from the victim, even if it is in this job already; answers who it was."""
@@ -358,18 +320,67 @@ class Cycle:
         return chunks
 
     def _admit(self, request: Request, cached: int, tokens: int, *, scheduled: bool) -> bool:
-        if self._closed or not self._has_slots(request):
+        if self._closed:
+            return False
+        if not self._has_room(request, cached + tokens) and not self._make_way(request, cached + tokens):
             return False
         state, memory = self._state, self._memory
-        if not memory.can_admit(request, cached + tokens, others_run=bool(state.running)):
-            self._blocked = Blocked.HOLES if memory.lacks_hole(request) else Blocked.BLOCKS
-            return False
         memory.admit(request, cached + tokens, None if scheduled else cached)
         state.waiting.take(request)
         request.admitted(cached)
         state.join(request)
         self._admitted.append(Admission(request, cached))
         return True
+
+    def _has_room(self, request: Request, upto: int) -> bool:
+        """Whether a waiting request gets a slot and the memory for so many tokens."""
+        if not self._has_slots(request):
+            return False
+        memory = self._memory
+        if memory.can_admit(request, upto, others_run=bool(self._state.running)):
+            return True
+        self._blocked = Blocked.HOLES if memory.lacks_hole(request) else Blocked.BLOCKS
+        return False
+
+    # Preemptive orders
+
+    def _make_way(self, request: Request, upto: int) -> bool:
+        """Whether the request has room now that some who run, and are less urgent, have left: as few as will do.
+
+        Nobody leaves who joined in this very cycle.
+        """
+        joined = [admission.request for admission in self._admitted]
+        less = [
+            other for other in self._state.running.values() if self._is_before(request, other) and other not in joined
+        ]
+        less.sort(key=self._rank, reverse=True)
+        most = next((n for n in range(1, len(less) + 1) if self._fits_without(request, upto, less[:n])), None)
+        if most is None:
+            return False
+        leaving = less[:most]
+        for spared in less[: most - 1][::-1]:
+            others = [other for other in leaving if other is not spared]
+            if self._fits_without(request, upto, others):
+                leaving = others
+        for other in leaving:
+            self._evict(other)
+        self._made_way += leaving
+        self._blocked = Blocked.NOTHING
+        return True
+
+    def _fits_without(self, request: Request, upto: int, leaving: list[Request]) -> bool:
+        state, slots = self._state, self._rules.limits.max_running
+        if slots is not None and state.slots_taken - sum(r.samples for r in leaving) + request.samples > slots:
+            return False
+        return self._memory.fits_without(request, upto, leaving, others_run=len(leaving) < len(state.running))
+
+    def _is_before(self, request: Request, other: Request) -> bool:
+        urgency = self._rules.urgency
+        return urgency is not None and urgency(request) < urgency(other)
+
+    def _rank(self, request: Request) -> Key:
+        urgency = self._rules.urgency
+        return (*(urgency(request) if urgency else ()), request.arrival_ns, request.index)
 
     # The cohort
 

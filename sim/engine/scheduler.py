@@ -199,14 +199,12 @@ class Scheduler:
 
     def _plan(self) -> Sequence[Job]:
         """Let the policy fill a cycle; another one while all that it did was to preempt somebody."""
-        state, urgency = self.state, self._rules.urgency
+        state = self.state
         if state.waiting.moves:
             state.waiting.settle(int(self._env.now))
         while state.waiting or state.running or self._swap.out:
             self.policy_calls += 1
             cycle = Cycle(self.policy_calls, state, self._memory, self._swap, self._rules)
-            if urgency is not None:
-                cycle.make_way()
             self._policy.plan(View(int(self._env.now), self._last_kind, state.waiting, state.running.values()), cycle)
             jobs = cycle.close(self.jobs_begun, self._untold)
             if jobs:

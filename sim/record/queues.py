@@ -1,6 +1,7 @@
 """Who waited at each job of a result, in the order of the queue."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from sim.costs.linear import LinearCost
 from sim.policies.given import given_of
@@ -9,12 +10,14 @@ from sim.policies.presets import Choice, resolve
 from sim.record.again.orders import KEYS
 from sim.record.again.walk import Walk
 from sim.record.replay import Event, events
-from sim.record.result import Result
 from sim.request import Request
 from sim.scenario import Scenario, load
 
+if TYPE_CHECKING:
+    from sim.record.result import Result
 
-def events_of(result: Result) -> Iterator[Event]:
+
+def events_of(result: "Result") -> Iterator[Event]:
     """Every job of a result, as it was when it began.
 
     An order that moves goes by the time, by what others were served, or by the cache: for it the decisions are made
@@ -28,7 +31,7 @@ def events_of(result: Result) -> Iterator[Event]:
     return events(result.record, queue, lists)
 
 
-def _lists(result: Result, scenario: Scenario, choice: Choice) -> Iterator[list[int]]:
+def _lists(result: "Result", scenario: Scenario, choice: Choice) -> Iterator[list[int]]:
     jobs, record = result.record.jobs["end_ns"].tolist(), result.record
     victims: list[list[int]] = [[] for _ in jobs]
     for job, request in zip(record.preemptions["job"].tolist(), record.preemptions["request"].tolist(), strict=True):

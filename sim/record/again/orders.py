@@ -61,6 +61,7 @@ class Line:
     def put_back(self, req: "Req") -> None:
         if self.axes.order == "fcfs":
             self.waiting.insert(0, req)
+            self.shares.add(req)
         else:
             self.add(req)
 

@@ -5,7 +5,6 @@ from types import MappingProxyType
 
 from sim.engine.plan import Kind
 from sim.policies.presets import Axes, KvAxes
-from sim.record.again.orders import gives_way
 from sim.record.again.server import NO_BOUND, OffTheRecordError, Req, urgency
 from sim.record.again.turn import Turn
 
@@ -13,8 +12,6 @@ from sim.record.again.turn import Turn
 def decide(turn: Turn) -> None:
     """One decision. Static batching: a batch joins when nobody runs, whole; nobody else until all of it has ended."""
     axes = turn.server.axes
-    if gives_way(axes):
-        turn.make_way()
     if axes.batching == "static":
         if not turn.server.running:
             turn.bring_back()
