@@ -8,7 +8,7 @@ from pydantic_core import ErrorDetails
 
 from sim.errors import ResultError
 from sim.record.json_form import SCHEMA
-from sim.record.json_types import Count, Ms, Number, Scalar, Sha256, Shape, Tokens
+from sim.record.json_types import Count, Ms, Number, Setting, Sha256, Shape, Tokens
 from sim.show import escape, shorten, show
 from sim.spelling import nearest
 
@@ -164,7 +164,7 @@ class Run(Shape):
     name: str
     policy: str
     incomplete: str | None = None
-    settings: dict[str, Scalar | dict[str, Scalar]]
+    settings: dict[str, Setting]
     requests: list[Asked] = Field(min_length=1)
     events: list[Event]
     summary: Summary
@@ -187,7 +187,7 @@ class Heading(Shape):
     name: str
     policy: str
     incomplete: str | None = None
-    settings: dict[str, Scalar | dict[str, Scalar]]
+    settings: dict[str, Setting]
     provenance: Provenance
     summary: Summary
     work: dict[str, Count]

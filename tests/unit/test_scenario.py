@@ -94,8 +94,10 @@ def test_what_is_not_written_has_its_default() -> None:
     }  # fmt: skip
     assert scenario.scheduler.model_dump() == {
         "policy": "fcfs", "batching": None, "composition": None, "prefills_per_job": None, "chunk_tokens": None,
-        "max_running": None, "token_budget": None, "order": None, "chunked_prefill": None,
-        "long_prefill_tokens": None, "max_model_tokens": None,
+        "max_running": None, "token_budget": None, "order": None, "ageing": None, "preemptive": None,
+        "predictor": None, "predictor_error": None, "mlfq_quantum_tokens": None, "mlfq_levels": None,
+        "drr_quantum_tokens": None, "weights": None, "prompt_token_weight": None, "output_token_weight": None,
+        "chunked_prefill": None, "long_prefill_tokens": None, "max_model_tokens": None,
     }  # fmt: skip
     assert scenario.scheduler.model_fields_set == set()
     assert scenario.run.model_dump() == {
