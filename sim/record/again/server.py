@@ -79,9 +79,12 @@ class Server:
         return cls(axes, memory, victim, host)
 
     def add(self, req: Req) -> None:
-        """A newcomer: behind all that wait, or in the place of its key."""
+        """A newcomer: behind all that wait, but for later ones of its own instant; or in the place of its key."""
         if self.axes.order == "fcfs":
-            self.waiting.append(req)
+            place = len(self.waiting)
+            while place and not self.waiting[place - 1].target and age(self.waiting[place - 1]) > age(req):
+                place -= 1
+            self.waiting.insert(place, req)
         else:
             insort(self.waiting, req, key=urgency)
 
