@@ -76,13 +76,17 @@ AnyDuration = Annotated[Durations, BeforeValidator(_of_number), OrNumber()]
 """A number of ms, or a law."""
 
 
+def _at_once() -> Durations:
+    return Durations(distribution="fixed", value=Decimal(0))
+
+
 class Clients(Table):
     """A closed loop: so many users, each of whom thinks, sends a request, waits for its end, and thinks again."""
 
     users: Annotated[int, Field(ge=1, le=MAX_REQUESTS)] = Field(description="How many users.", examples=[10])
     think_ms: AnyDuration = Field(
-        default=Durations(distribution="fixed", value=Decimal(0)),
-        description="How long a user thinks before each request, the first one too: ms, or a law.",
+        default_factory=_at_once,
+        description="How long a user thinks before each request, the first one too: ms, or a law; default 0.",
     )
 
 
@@ -91,8 +95,7 @@ class Sessions(Table):
 
     turns: Lengths = Field(description="The law of the number of turns of a session.", examples=[{"value": 3}])
     think_ms: AnyDuration = Field(
-        default=Durations(distribution="fixed", value=Decimal(0)),
-        description="From the end of a turn to the next one: ms, or a law.",
+        default_factory=_at_once, description="From the end of a turn to the next one: ms, or a law; default 0."
     )
 
 
