@@ -129,7 +129,25 @@ class Workload:
         return [self.id(index) for index in range(len(self))]
 
     def spec(self, index: int) -> RequestSpec:
-        return next(self.specs(np.array([index])))
+        def number(column: Ints) -> int:
+            return int(column[index])
+
+        def time(column: Ints) -> int | None:
+            return None if column[index] == NEVER else int(column[index])
+
+        return RequestSpec(
+            index,
+            self.id(index),
+            number(self.arrival_ns),
+            number(self.prompt_tokens),
+            number(self.output_tokens),
+            number(self.max_tokens),
+            number(self.priority),
+            "" if self.tenants is None else self.tenants[index],
+            time(self.deadline_ns),
+            time(self.cancel_ns),
+            number(self.samples),
+        )
 
     def specs(self, indices: Ints | None = None) -> Iterator[RequestSpec]:
         """The requests at these places (None: all), in this order."""

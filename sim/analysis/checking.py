@@ -157,7 +157,7 @@ def _check_run(run: Run, scenario: Scenario, provenance: Provenance | None, wher
         settings=run.settings,
         scenario=scenario,
         choice=choice,
-        asked=origin.asked(scenario, workload),
+        asked=origin.plan(scenario, workload),
         provenance=provenance,
         record=tables.record,
         columns=columns_of(run),

@@ -55,9 +55,11 @@ def provenance(claims: Claims) -> Iterator[Difference]:
     is_trace = scenario.workload.trace is not None
     if is_trace != (given.trace_sha256 is not None):
         yield Difference("provenance, traceSha256", "that of the trace" if is_trace else None, given.trace_sha256)
-    plan = claims.asked
-    sent = plan is not None and plan.sending is not None
-    digest = plan.sha256() if plan is not None and sent else _digest(claims.record.workload, is_trace=is_trace)
+    stated = claims.asked
+    if stated is not None and stated.sending is not None:
+        digest = stated.sha256()  # that of the requests before the run
+    else:
+        digest = _digest(claims.record.workload, is_trace=is_trace)
     if given.workload_sha256 != digest:
         yield Difference("provenance, workloadSha256", digest, given.workload_sha256)
 
@@ -132,15 +134,15 @@ def _of_trace(claims: Claims) -> Iterator[Difference]:
                          time(arrival_ns[index]))  # fmt: skip
 
 
-def asked(scenario: Scenario, found: Workload) -> Workload | None:
+def plan(scenario: Scenario, found: Workload) -> Workload | None:
     """The workload before the run whose record has ``found``; None when a trace gives it, which is not here."""
-    base = _stated(scenario)
+    base = asked(scenario)
     if not is_sent_by_clients(scenario.workload):
         return base
     return planned(without_attempts(found) if base is None else base, scenario.workload, scenario.run.seed)
 
 
-def _stated(scenario: Scenario) -> Workload | None:
+def asked(scenario: Scenario) -> Workload | None:
     """The workload that the scenario states request by request or generates; None when it takes it from a trace."""
     requests = scenario.workload.requests
     if requests is None:

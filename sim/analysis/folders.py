@@ -76,7 +76,7 @@ def _check_run(open_file: Open, prefix: str, report: Report) -> None:
     scenario = belonging(heading, _toml(open_file, f"{prefix}as-read.toml"), where, report)
     if scenario is None or not report.run(WORKLOAD, workload_differs(scenario, record.workload.all_ids()), where):
         return
-    asked = origin.asked(scenario, record.workload)
+    asked = origin.plan(scenario, record.workload)
     if asked is not None and asked.sending is not None:
         sending = kept(asked, rows_of(asked, record.workload.all_ids())).sending
         record = replace(record, workload=replace(record.workload, sending=sending))
@@ -109,7 +109,7 @@ def _resolved(resolved: Scenario, heading: Heading, claims: Claims) -> Iterator[
     for difference in origin.compare_settings(settings(scenario, resolve(scenario)), claims.settings):
         yield difference._replace(where=f"scenario.toml, {difference.where}")
     record = claims.record.workload
-    asked = origin.asked(scenario, record)
+    asked = origin.plan(scenario, record)
     if asked is not None and asked.sending is not None and claims.asked is not None:
         record = claims.asked  # what the run made of it is not in the scenario
     if (asked is None) != (claims.asked is None) or (asked is not None and asked.sha256() != record.sha256()):

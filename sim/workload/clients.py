@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from simpy import Environment, Event, Timeout
 
-from sim.request import NEVER, Request, Status, Workload
+from sim.request import NEVER, Request, RequestSpec, Status, Workload
 
 
 class Server(Protocol):
@@ -94,24 +94,27 @@ class Clients:
         arrival_ns, cancel_ns = self._workload.arrival_ns[starts], self._workload.cancel_ns[starts]
         due_ns = np.where((cancel_ns != NEVER) & (cancel_ns < arrival_ns), cancel_ns, arrival_ns)
         order = np.argsort(due_ns, kind="stable")
-        for row, at_ns in zip(starts[order].tolist(), due_ns[order].tolist(), strict=True):
+        for spec, at_ns in zip(self._workload.specs(starts[order]), due_ns[order].tolist(), strict=True):
             if at_ns > self._env.now:
                 yield self._env.timeout(at_ns - int(self._env.now))
-            self._env.process(self.client(row))
+            self._env.process(self.client(spec))
 
-    def client(self, first: int) -> Generator[Event, object, None]:
+    def client(self, first: RequestSpec) -> Generator[Event, object, None]:
         """Sends a request, waits for its end, thinks, and sends its next one, until there is none."""
-        row: int | None = first
-        while row is not None:
-            left = yield from self._served(row)
-            row, pause_ns = self._next_row(row, left=left)
-            if row is not None and pause_ns:
+        spec = first
+        while True:
+            left = yield from self._served(spec)
+            row, pause_ns = self._next_row(spec.index, left=left)
+            if row is None:
+                return
+            if pause_ns:
                 self._wishes.expect(int(self._env.now) + pause_ns)
                 yield self._env.timeout(pause_ns)
+            spec = self._workload.spec(row)
 
-    def _served(self, row: int) -> Generator[Event, object, bool]:
+    def _served(self, spec: RequestSpec) -> Generator[Event, object, bool]:
         """One request, from now to its end. Whether it ended because its client ran out of patience."""
-        env, server, spec = self._env, self._server, self._workload.spec(row)
+        env, server, row = self._env, self._server, spec.index
         if spec.cancel_ns is not None and spec.cancel_ns < spec.arrival_ns:
             server.cancel(Request(spec, self._max_model_tokens))
             return False

@@ -27,8 +27,8 @@ TENTH = {"prefill_ms_per_token": 0.1}
 
 def loop(users: int, count: int, think_ms: object, **more: Any) -> sim.Scenario:
     """Requests of 10 tokens in and 1 out, unless ``more`` of the workload says otherwise."""
-    tables = {name: more.pop(name) for name in ("run", "kv", "scheduler", "device") if name in more}
-    document = {
+    tables: dict[str, Any] = {name: more.pop(name) for name in ("run", "kv", "scheduler", "device") if name in more}
+    document: dict[str, Any] = {
         "schema": 1,
         "name": "loop",
         "workload": {

@@ -27,7 +27,7 @@ def talk(turns: int | dict[str, Any], *, at_ms: tuple[float, ...] = (0,), think_
     laws = {name: fixed(law) if isinstance(law, int) else law
             for name, law in (("turns", turns), ("prompt_tokens", prompt), ("output_tokens", output))}  # fmt: skip
     patience = {name: more.pop(name) for name in ("patience_ms", "retry", "max_tokens") if name in more}
-    document = {
+    document: dict[str, Any] = {
         "schema": 1,
         "name": "talk",
         "workload": {
