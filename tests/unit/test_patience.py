@@ -5,6 +5,7 @@ On the device here a prompt of 10 tokens takes 1 ms, a decode 1 ms; ``fcfs`` ser
 
 import json
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from tiny import checked, column, ends, log, request, tokens
 
 import sim
-from sim.analysis.verify import verify_document
+from sim.analysis.verify import verify, verify_document
 from sim.errors import ScenarioError
 from sim.workload.build import build
 
@@ -141,6 +142,27 @@ def test_generated_requests_in_an_open_loop_can_be_impatient() -> None:
         "r000004": ("finished", None, 8.0),
         "r000005": ("cancelled", "waiting", 8.0),
         "r000006": ("finished", None, 10.0),
+    }
+
+
+def test_requests_of_a_trace_can_be_impatient(tmp_path: Path) -> None:
+    """The trace is not needed to check the result: what its clients did follows from the record."""
+    trace = tmp_path / "trace.csv"
+    rows = ["TIMESTAMP,ContextTokens,GeneratedTokens", *["2023-11-16 18:15:00.0000000,10,1"] * 3]
+    trace.write_text("\n".join(rows) + "\n")
+    workload = {"trace": {"path": str(trace)}, "patience_ms": 0.75, "retry": {"attempts": 1, "backoff_ms": 0.5}}
+    result = sim.simulate(sim.load({"schema": 1, "name": "trace", "workload": workload, "device": DEVICE}))
+    result.save(tmp_path / "out")
+    result.save(tmp_path / "out.json")
+    trace.unlink()
+    assert verify(tmp_path / "out").findings == verify(tmp_path / "out.json").findings == []
+    # the second and third leave at 0.75, go at 1, come again at 1.5: one of them is served, one leaves at 2.25
+    assert ends(checked(result)) == {
+        "r000001": ("finished", None, 1.0),
+        "r000002": ("cancelled", "waiting", 1.0),
+        "r000002~2": ("finished", None, 2.5),
+        "r000003": ("cancelled", "waiting", 1.0),
+        "r000003~2": ("cancelled", "waiting", 2.5),
     }
 
 
