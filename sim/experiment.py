@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from sim.engine.monitor import Monitor
 from sim.errors import LimitError, ScenarioError
 from sim.policies.admission import NeverFits
@@ -56,7 +58,8 @@ class Plan:
         workload, _ = build(self.scenario)
         choice = resolve(self.scenario)
         why = NeverFits(*choice, crashes=any(fault.kind == "crash" for fault in self.scenario.faults))
-        reasons = ((spec.id, why(Request(spec, choice.axes.max_model_tokens))) for spec in workload.specs())
+        once = None if workload.sending is None else np.flatnonzero(workload.sending.attempt == 0)
+        reasons = ((spec.id, why(Request(spec, choice.axes.max_model_tokens))) for spec in workload.specs(once))
         return [f"{self.name}: request {show(id_)}: {reason}" for id_, reason in reasons if reason is not None]
 
 

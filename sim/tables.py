@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from sim import fields
 from sim.capacity import MODELS
+from sim.clients import AnyDuration, Clients, Retry, Sessions, check_clients
 from sim.complaints import at
 from sim.generated import MAX_REQUESTS, Arrivals, Lengths
 from sim.request import default_id
@@ -129,6 +130,17 @@ class Workload(Table):
         description='Bound of the output that each declares, at least the longest; "output", the default: its own.',
     )
 
+    clients: Clients | None = Field(
+        default=None, description="Users who send them in a closed loop, instead of arrivals."
+    )
+    sessions: Sessions | None = Field(
+        default=None, description="Each of the count arrivals is the first turn of a session."
+    )
+    patience_ms: AnyDuration | None = Field(
+        default=None, description="Whose first token has not come by then leaves: ms after its arrival, or a law."
+    )
+    retry: Retry | None = Field(default=None, description="Whether and when who left is sent again.")
+
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         given = [name for name in ("requests", "trace", "count") if getattr(self, name) is not None]
@@ -143,9 +155,10 @@ class Workload(Table):
 
     @model_validator(mode="after")
     def _whole_law(self) -> Self:
+        check_clients(self)
         if self.count is None:
             return self
-        for name in LAWS:
+        for name in LAWS if self.clients is None else LAWS[1:]:
             if getattr(self, name) is None:
                 raise at(name, f"missing; generated requests have count, {', '.join(LAWS)}")
         times = self.arrivals.times_ms if self.arrivals else None
@@ -158,7 +171,9 @@ class Workload(Table):
 
     @property
     def stated(self) -> int | None:
-        """How many requests there are; None when only a trace knows."""
+        """How many requests there are; None when only a trace, the turns of sessions or the run itself knows."""
+        if self.sessions is not None or self.retry is not None:
+            return None
         return self.count if self.requests is None else len(self.requests)
 
     @model_validator(mode="after")

@@ -35,7 +35,7 @@ class Asked(Shape):
     status: Literal["finished", "rejected", "cancelled", "unfinished"]
     reason: str | None
     finish_reason: Literal["stop", "length"] | None
-    arrival_ms: Ms
+    arrival_ms: Ms | None
     prompt_tokens: Tokens
     output_tokens: Tokens
     emitted_tokens: Tokens

@@ -110,6 +110,7 @@ def record_of(columns: Mapping[str, Mapping[str, Any]], block_tokens: int) -> Re
         ids=_ids([text or "" for text in texts["id"]]),
         tenants=[text or "" for text in texts["tenant"]] if any(texts["tenant"]) else None,
         prefix_groups=[text or "" for text in texts["prefix_group"]] if any(texts["prefix_group"]) else None,
+        sending=None,  # the tables tell what came of it; the scenario has it
     )
     return Record(
         workload=workload,

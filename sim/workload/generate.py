@@ -6,6 +6,7 @@ import numpy as np
 
 from sim.request import Workload
 from sim.tables import Workload as Asked
+from sim.workload.sending import closed_loop, sessions
 from sim.workload.streams import stream
 
 
@@ -14,6 +15,10 @@ def generate(asked: Asked, seed: int) -> Workload:
 
     ``ScenarioError``: the last would arrive too late.
     """
+    if asked.clients is not None:
+        return declared(closed_loop(asked, seed), asked)
+    if asked.sessions is not None:
+        return declared(sessions(asked, seed), asked)
     if asked.count is None or asked.arrivals is None or asked.prompt_tokens is None or asked.output_tokens is None:
         raise TypeError("a workload without count and laws")
     workload = Workload.of(

@@ -21,7 +21,7 @@ FLOORS = """
 errors clock version show spelling files capacity footprint
 request
 scenario document duplicates schema fields keys complaints table tables toml_lines gallery generated
-    workload.arrivals workload.lengths workload.streams
+    clients workload.arrivals workload.durations workload.lengths workload.streams
 costs policies engine engine.cohort engine.contents engine.contiguous engine.faults engine.cycle engine.growth engine.kv
     engine.late engine.monitor engine.plan engine.prefix engine.queue engine.span engine.state engine.swap
 engine.build engine.device engine.scheduler workload record

@@ -266,7 +266,7 @@ def test_as_few_make_way_as_will_do() -> None:
 
 
 def test_who_was_swapped_out_for_somebody_comes_back_behind_the_more_urgent() -> None:
-    """A makes way for B, and its block goes to the host. C, more urgent than A as well, does not wait for its return."""
+    """A makes way for B, and its block goes to the host. C, more urgent than A as well, is served before."""
     requests = [
         {"id": "A", "prompt_tokens": 4, "output_tokens": 6, "priority": 9},
         {"id": "B", "arrival_ms": 1, "prompt_tokens": 4, "output_tokens": 2, "priority": 1},

@@ -91,8 +91,8 @@ arrivals = {process = "poisson", rate_per_s = 4.0} -> arrivals = [{process = "po
 , rate_per_s = 4.0 -> , rate = 4.0
     s.toml (line 5): workload.arrivals.rate = 4.0: unknown key in [workload.arrivals]; did you mean 'rate_per_s'?
 , rate_per_s = 4.0 -> , rate_per_s = 4.0, cv = 2
-    s.toml (line 5): workload.arrivals.cv = 2: unknown key in [workload.arrivals]; one of process, rate_per_s,
-        times_ms
+    s.toml (line 5): workload.arrivals.cv = 2: unknown key in [workload.arrivals]; belongs to [workload.clients.think_ms] or
+        [workload.sessions.think_ms] or [workload.patience_ms]
 , rate_per_s = 4.0 -> , rate_per_s = 4.0, times_ms = [0, 1, 2]
     s.toml (line 5): workload.arrivals.times_ms: not a key of process poisson, which has rate_per_s
 rate_per_s = 4.0 -> rate_per_s = 0
@@ -172,7 +172,8 @@ value = 8 -> value = nan
 value = 8 -> value = 8, min = 1
     s.toml (line 6): workload.prompt_tokens.min = 1: not a key of distribution fixed, which has value
 value = 8 -> value = 8, mean = 8
-    s.toml (line 6): workload.prompt_tokens.mean = 8: unknown key in [workload.prompt_tokens]; did you mean 'min'?
+    s.toml (line 6): workload.prompt_tokens.mean = 8: unknown key in [workload.prompt_tokens]; belongs to [workload.clients.think_ms] or
+        [workload.sessions.think_ms] or [workload.patience_ms]
 value = 8 -> values = 8
     s.toml (line 6): workload.prompt_tokens.values = 8: unknown key in [workload.prompt_tokens]; did you mean
         'value'?
