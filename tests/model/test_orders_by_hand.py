@@ -14,18 +14,18 @@ from sim.record.result import Result
 Document = dict[str, Any]
 
 
-def request(id_: str, arrival_ms: int, prompt: int, output: int, priority: int, tenant: str, **more: int) -> Document:
-    return {"id": id_, "arrival_ms": arrival_ms, "prompt_tokens": prompt, "output_tokens": output,
-            "priority": priority, "tenant": tenant, **more}  # fmt: skip
+def request(id_: str, arrival_ms: int, tokens: tuple[int, int], **more: Any) -> Document:
+    """``tokens``: of prompt and output."""
+    return {"id": id_, "arrival_ms": arrival_ms, "prompt_tokens": tokens[0], "output_tokens": tokens[1], **more}
 
 
 SIX = [
-    request("a", 0, 4, 6, 3, "x", deadline_ms=40),
-    request("b", 1, 8, 2, 1, "x", deadline_ms=30),
-    request("c", 2, 2, 3, 2, "y", deadline_ms=20),
-    request("d", 3, 1, 1, 5, "x"),
-    request("e", 4, 3, 9, 0, "y", deadline_ms=25),
-    request("f", 5, 5, 1, 1, "z", deadline_ms=100),
+    request("a", 0, (4, 6), priority=3, tenant="x", deadline_ms=40),
+    request("b", 1, (8, 2), priority=1, tenant="x", deadline_ms=30),
+    request("c", 2, (2, 3), priority=2, tenant="y", deadline_ms=20),
+    request("d", 3, (1, 1), priority=5, tenant="x"),
+    request("e", 4, (3, 9), priority=0, tenant="y", deadline_ms=25),
+    request("f", 5, (5, 1), priority=1, tenant="z", deadline_ms=100),
 ]
 MS = 10**6
 
