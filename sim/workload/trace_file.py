@@ -1,9 +1,11 @@
 """A trace file as lines of text: plain, gzip or zstd by its first bytes, hashed as it is read, in bounded memory."""
 
+import codecs
 import hashlib
 import io
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,6 +15,8 @@ from sim.show import show, show_path
 
 BLOCK = 2**20
 MAX_LINE = 2**16
+"""Most bytes of a line; of formats whose lines hold lists, more."""
+
 MAX_BYTES = 4 * 2**30
 """Most bytes of a trace, unpacked: some 10^8 requests. A few kilobytes of gzip may claim to be more."""
 
@@ -25,11 +29,13 @@ GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 class TraceFile:
     """The lines of one trace, and the complaints about them. To be closed, or used in a ``with``.
 
-    ``missing`` says what the file is to be, for when it is not there.
+    ``missing`` says what the file is to be, for when it is not there; ``max_line``: most bytes of a line.
     """
 
-    def __init__(self, path: Path, missing: str = "") -> None:
+    def __init__(self, path: Path, missing: str = "", max_line: int = MAX_LINE) -> None:
+        self.path = path
         self.label = show_path(path)
+        self.max_line = max_line
         self._raw = _Hashed(open_regular(path, missing))
         self._problems: list[str] = []
         self._count = 0
@@ -49,10 +55,26 @@ class TraceFile:
             head, newline, tail = (rest + block).rpartition(b"\n")
             yield from self._text(head + newline, offset)
             offset, rest = offset + len(head) + len(newline), tail
-            if len(rest) > MAX_LINE:
-                raise self.error(_endless(rest))
+            if len(rest) > self.max_line:
+                raise self.error(_endless(rest, self.max_line))
         if rest:
             yield from self._text(rest + b"\n", offset)
+
+    def texts(self) -> Iterator[str]:
+        """The text, some of it at a time, wherever its lines end."""
+        decoder, offset = codecs.getincrementaldecoder("utf-8-sig")(), 0
+        for block in chain(self._bounded(_unpacked(self._raw)), (b"",)):
+            if offset == 0 and (seems := looks_like_utf16(block)):
+                raise self.error(f"not UTF-8{seems}; must be UTF-8")
+            try:
+                yield decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                raise self.error(not_utf8(offset + error.start)) from None
+            offset += len(block)
+
+    def start(self) -> bytes:
+        """The first bytes of the file, unpacked: to see what it is. Nothing is read twice from it afterwards."""
+        return next(self._bounded(_unpacked(self._raw)), b"")
 
     def sha256(self) -> str:
         """The digest of the file's bytes as they are stored; to be asked when all lines are read."""
@@ -132,10 +154,10 @@ class _Hashed(io.RawIOBase):
         super().close()
 
 
-def _endless(rest: bytes) -> str:
+def _endless(rest: bytes, most: int) -> str:
     if b"\r" in rest:
         return "lines end with CR only; must be LF or CRLF"
-    return f"a line of more than {MAX_LINE} bytes; is it a trace?"
+    return f"a line of more than {most} bytes; is it a trace?"
 
 
 def _unpacked(raw: _Hashed) -> Iterator[bytes]:
