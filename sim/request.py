@@ -71,6 +71,10 @@ class Pieces(NamedTuple):
         some = slice(int(self.offsets[index]), int(self.offsets[index + 1]))
         return list(zip(self.ids[some].tolist(), self.tokens[some].tolist(), strict=True))
 
+    def of_each(self) -> Iterator[list[tuple[int, int]]]:
+        """The same of all requests, one after the other."""
+        return map(self.of_request, range(len(self.offsets) - 1))
+
     def take(self, order: Ints) -> "Pieces":
         """The pieces of the requests at these places, in this order."""
         counts = self.counts[order]

@@ -19,9 +19,8 @@ def sources_of(workload: Workload) -> Sources:
             tokens = int(workload.parent_tokens[index])
             parents[index] = parent, tokens
             own = _first(tokens, (*sources.get(parent, ()), (tokens, parent)))
-        own = joined([*own, *written.group(index), *written.pieces(index)])
-        if own:
-            sources[index] = own
+        if whole := joined([*own, *written.group(index), *written.pieces(index)]):
+            sources[index] = whole
     return Sources(_nodes(sources, len(workload), written.first_piece), parents)
 
 
@@ -69,23 +68,22 @@ def _nodes(sources: dict[int, Stretches], requests: int, first_piece: int) -> di
     numbers: dict[tuple[int, int, int], int] = {}
     paths: dict[int, Stretches] = {}
     for index, stretches in sources.items():
-        node, start, path = NEVER, 0, []
+        node, start = NEVER, 0
+        path: list[tuple[int, int]] = []
         for upto, source in stretches:
-            if source < requests:
-                node = source  # its own tokens have always the same before them
-            else:
-                node = numbers.setdefault((node, start, source), requests + len(numbers))
+            # What a request has of its own has always the same before it.
+            node = source if source < requests else numbers.setdefault((node, start, source), requests + len(numbers))
             path.append((upto, node))
             start = upto
         paths[index] = tuple(path)
     visits = Counter(node for path in paths.values() for _, node in path)
-    kept = {}
-    for index, path in paths.items():
-        length = len(path)
-        while length and visits[path[length - 1][1]] == 1 and sources[index][length - 1][1] >= first_piece:
+    kept: dict[int, Stretches] = {}
+    for index, whole in paths.items():
+        length = len(whole)
+        while length and visits[whole[length - 1][1]] == 1 and sources[index][length - 1][1] >= first_piece:
             length -= 1
         if length:
-            kept[index] = path[:length]
+            kept[index] = whole[:length]
     return kept
 
 

@@ -76,8 +76,8 @@ def _asked(result: Result) -> Mapping[int, Mapping[str, Any]]:
         for index, text in enumerate(texts or ()):
             if text:
                 asked[index][key] = text
-    for index in range(len(workload)) if workload.pieces is not None else ():
-        if pieces := workload.pieces.of_request(index):
+    for index, pieces in enumerate(workload.pieces.of_each() if workload.pieces is not None else ()):
+        if pieces:
             asked[index]["pieces"] = [list(piece) for piece in pieces]
     return asked
 

@@ -28,6 +28,10 @@ class Provenance(Shape):
     trace_sha256: Sha256 | None
 
 
+Piece = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], Tokens], Field(strict=False)]
+"""An id of a text, and how many of its tokens."""
+
+
 class Said(Shape):
     """What only a trace says of a request, where that is not the default."""
 
@@ -41,7 +45,7 @@ class Said(Shape):
     prefix_tokens: Tokens = 0
     parent: str | None = None
     parent_tokens: Tokens = 0
-    pieces: list[tuple[Count, Tokens]] = Field(default=[], strict=False)
+    pieces: list[Piece] = Field(default=[])
 
 
 class Asked(Shape):

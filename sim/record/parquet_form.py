@@ -112,8 +112,9 @@ def record_of(columns: Mapping[str, Mapping[str, Any]], block_tokens: int) -> Re
     texts = {
         name: _texts(requests, name, len(numbers["status"])) for name in ("id", "tenant", "prefix_group", "reason")
     }
+    columns_of_workload: dict[str, Any] = {name: numbers[name] for name in workload_names}
     workload = Workload(
-        **{name: numbers[name] for name in workload_names},
+        **columns_of_workload,
         ids=_ids([text or "" for text in texts["id"]]),
         tenants=[text or "" for text in texts["tenant"]] if any(texts["tenant"]) else None,
         prefix_groups=[text or "" for text in texts["prefix_group"]] if any(texts["prefix_group"]) else None,

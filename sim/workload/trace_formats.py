@@ -52,7 +52,7 @@ FORMATS: Mapping[str, Layout] = MappingProxyType(
             marks=("arrived_at", "num_prefill_tokens", "num_decode_tokens"),
         ),
         "timed_trace": Layout(
-            JSONL, "a JSON lines file for vLLM's timed_trace, keys timestamp (s), input_length, output_length, hash_ids",
+            JSONL, "a JSON lines file of vLLM's timed_trace, keys timestamp (s), input_length, output_length, hash_ids",
             BLOCKS, unit="s", block_tokens=16, marks=("timestamp", "input_length", "output_length", "hash_ids"),
         ),
         "sharegpt": Layout(

@@ -36,7 +36,7 @@ class JsonRows:
 
     def of_object(self, found: Any) -> Sequence[Any]:
         if not isinstance(found, dict):
-            raise BadValueError(f"{wrong_type('an object', found)}; one a line, like {{\"{self.columns[0]}\": 0, …}}")
+            raise BadValueError(f'{wrong_type("an object", found)}; one a line, like {{"{self.columns[0]}": 0, …}}')
         missing = [column for column in self._needed if column not in found]
         if missing:
             raise BadValueError(f"{', '.join(missing)} missing; must have {', '.join(self._needed)}")

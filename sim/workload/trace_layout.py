@@ -1,4 +1,4 @@
-"""What a format of traces is: the names that a file has for the keys of a request, the unit of its times, its blocks."""
+"""What a format of traces is: what a file calls the keys of a request, the unit of its times, its blocks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -149,9 +149,8 @@ class Instants:
         return self._of_decimal(value)
 
     def _of_text(self, text: str) -> int:
-        whole, point, fraction = text.partition(".")
-        if whole.isdigit() and whole.isascii() and len(whole) < MAX_DIGITS and not point:
-            return int(whole) * self._scale
+        if text.isdigit() and text.isascii() and len(text) < MAX_DIGITS:
+            return int(text) * self._scale
         if not _NUMBER(text):
             raise BadValueError(f"{'no number' if text else 'empty'}; digits, with a decimal point if needed")
         try:
@@ -166,7 +165,7 @@ class Instants:
         return (2 * up * self._scale + down) // (2 * down)
 
     def _stamp(self, value: Any) -> int:
-        """ns since the year 1."""
+        """Ns since the year 1."""
         if type(value) is not str:
             raise BadValueError(f"{wrong_type('a string', value)}; {STAMP_LIKE}")
         match = _STAMP(value)
