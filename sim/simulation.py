@@ -129,7 +129,10 @@ class Replica:
         limits = Limits(scenario.run.max_jobs, scenario.run.max_seconds)
         observers: list[Monitor] = [*([limits] if limits.any else []), self.log, self._countdown]
         if kv is not None:
-            quiet_from_ns = max(self._faults.last_ns, int(max(workload.arrival_ns.max(), workload.cancel_ns.max())))
+            quiet_from_ns = max(
+                self._faults.last_ns,
+                int(max(workload.arrival_ns.max(initial=0), workload.cancel_ns.max(initial=0))),
+            )
             observers.append(Liveness(kv.blocks * kv.block_tokens, quiet_from_ns))
         device = Device(self._env, cost, self._faults.troubles)
         self._scheduler = Scheduler(self._env, device, parts, [*observers, *monitors], switches)
@@ -140,6 +143,8 @@ class Replica:
         self._env.process(open_loop(self._env, self._scheduler, self._workload, self._max_model_tokens))
         for process in self._faults.processes(self._env, self._scheduler):
             self._env.process(process)
+        if not len(self._workload):
+            self._done.succeed()
         if self._horizon_ns is not None:
             self._env.process(self._stop_at(self._horizon_ns))
         try:

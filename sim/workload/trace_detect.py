@@ -101,10 +101,10 @@ def _of_objects(lines: list[str]) -> list[str]:
 
 
 def _fit(rows: list[dict[str, Any]], block_tokens: int) -> bool:
-    """Whether every row has as many ids as blocks of this size."""
+    """Whether every row that has ids has as many as blocks of this size."""
     pairs = [(row.get("hash_ids"), row.get("input_length")) for row in rows]
     return all(
         len(ids) in (tokens // block_tokens, -(-tokens // block_tokens))
         for ids, tokens in pairs
-        if isinstance(ids, list) and type(tokens) is int
+        if isinstance(ids, list) and ids and type(tokens) is int
     )

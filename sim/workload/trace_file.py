@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from sim.errors import ScenarioError
 from sim.files import looks_like_utf16, not_utf8, open_regular
@@ -37,6 +37,7 @@ class TraceFile:
         self.label = show_path(path)
         self.max_line = max_line
         self._raw = _Hashed(open_regular(path, missing))
+        self._others: list[BinaryIO] = []
         self._problems: list[str] = []
         self._count = 0
 
@@ -45,6 +46,13 @@ class TraceFile:
 
     def __exit__(self, *_: object) -> None:
         self._raw.close()
+        for file in self._others:
+            file.close()
+
+    def again(self) -> BinaryIO:
+        """The file as it is stored, once more, for a reader that jumps to and fro; it is closed with this one."""
+        self._others.append(open_regular(self.path))
+        return self._others[-1]
 
     def lines(self) -> Iterator[str]:
         """Each line without its end (LF or CRLF); the last may have none. A byte order mark is dropped."""

@@ -65,14 +65,17 @@ def names_of(layout: Layout, columns: Mapping[str, str], unit: str | None, found
     if layout.generic and "arrival" not in columns and found is not None and named["arrival"] not in found:
         named["arrival"] = next((f"arrival_{u}" for u in UNITS if f"arrival_{u}" in found), named["arrival"])
     needed = tuple(key for key in KEYS if key in columns or (key in NEEDED and (layout.timed or key != "arrival")))
-    return Names(named, needed, _unit(layout, named.get("arrival", ""), unit))
+    arrival = named.get("arrival", "")
+    there = found is None or arrival in found
+    return Names(named, needed, _unit(layout, arrival, unit, there=there))
 
 
-def _unit(layout: Layout, arrival: str, unit: str | None) -> str:
+def _unit(layout: Layout, arrival: str, unit: str | None, *, there: bool) -> str:
+    """``there``: whether the file has such a column; that it lacks it is said elsewhere."""
     if unit is not None and (layout.unit == ISO) != (unit == ISO) and not layout.generic:
         raise ScenarioError(f"workload.trace.unit = {show(unit)}: its times are {_kind(layout.unit)}; leave it out")
     suffix = next((u for u in UNITS if arrival.endswith(f"_{u}")), None)
-    known = unit or layout.unit or suffix
+    known = unit or layout.unit or suffix or (None if there else "s")
     if known is None:
         raise ScenarioError(
             f"workload.trace.unit: missing; the unit of {show(arrival)} is one of {', '.join((*UNITS, ISO))}"

@@ -34,7 +34,8 @@ def _of_parquet(path: Path) -> tuple[str, ...]:
     import pyarrow.parquet as pq
 
     try:
-        schema = pq.read_schema(open_regular(path))
+        with open_regular(path) as file:
+            schema = pq.read_schema(file)
     except (pa.ArrowException, OSError, ValueError):
         return ()
     return tuple(schema.names)

@@ -6,7 +6,6 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from sim.errors import ScenarioError
-from sim.files import open_regular
 from sim.workload.trace_file import TraceFile
 from sim.workload.trace_layout import Names
 from sim.workload.trace_values import Instants, Read, reader_of
@@ -27,7 +26,7 @@ class ParquetRows:
 
         self._file, self._error = file, (pa.ArrowException, OSError, ValueError)
         try:
-            self._parquet = pq.ParquetFile(open_regular(file.path))
+            self._parquet = pq.ParquetFile(file.again())
         except self._error as error:
             raise self._damaged(error) from None
         self.header: Sequence[str] = self._parquet.schema_arrow.names

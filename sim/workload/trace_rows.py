@@ -14,20 +14,23 @@ from sim.workload.trace_file import TraceFile
 from sim.workload.trace_values import BOUNDS, BadValueError, Read
 
 DRAWS = 4096
+SHOWN = 5
+"""Lines that are told of rows without tokens."""
 NEEDED = ("prompt_tokens", "output_tokens")
 
 
 class Take(NamedTuple):
     """Which rows are taken: each on its own by ``skip``, ``thin`` and ``window_ns``, of those the first ``limit``.
 
-    Rows without prompt or output tokens are problems, or left out where ``zero_tokens`` is "skip".
+    Rows without prompt or output tokens are problems, or left out where ``zero_tokens`` is "skip"; "auto": as the format
+    has it.
     """
 
     limit: int | None = None
     skip: int = 0
     thin: Decimal = Decimal(1)
     window_ns: tuple[int, int | None] = (0, None)
-    zero_tokens: str = "error"
+    zero_tokens: str = "auto"
     seed: int = 0
 
 
@@ -53,6 +56,8 @@ class Columns:
     def __init__(self, keys: Sequence[str]) -> None:
         self.rows_read = 0
         self.zero_rows = 0
+        self.zero_lines: list[int] = []
+        """Of the first of them."""
         self.lines = array("q")
         """The line of each: kept only where a complaint about two rows may need it."""
         self.ints = {key: array("q") for key in keys if key in BOUNDS or key in ("arrival", "deadline", "cancel")}
@@ -156,6 +161,7 @@ class _Row:
     def _without_tokens(self, line: int, values: Sequence[Any], raw: Sequence[Any]) -> None:
         if self._take.zero_tokens == "skip":
             self._columns.zero_rows += 1
+            self._columns.zero_lines += [line] if len(self._columns.zero_lines) < SHOWN else []
             return
         self.broken += 1
         for place in (self._prompt, self._output):

@@ -198,7 +198,9 @@ def _notes(columns: Columns, parents: tuple[Ints, int] | None, asked: _Asked) ->
     notes = []
     if columns.zero_rows:
         why = " (in BurstGPT, no response tokens mark a failure)" if asked.name == "burstgpt" else ""
-        notes.append(f"{columns.zero_rows} rows without prompt or output tokens are left out{why}")
+        first = ", ".join(map(str, columns.zero_lines))
+        more = ", …" if columns.zero_rows > len(columns.zero_lines) else ""
+        notes.append(f"{columns.zero_rows} rows without prompt or output tokens are left out{why}: lines {first}{more}")
     if parents is not None and parents[1]:
         notes.append(f"{parents[1]} rows name a parent that is not among the rows taken; they have none")
     if isinstance(asked.rows, RagRows) and asked.rows.tokens is None:
