@@ -38,7 +38,8 @@ class CsvRows:
         try:
             values = next(csv.reader([record], strict=True)) if '"' in record else record.split(",")
         except csv.Error as error:
-            raise BadValueError(f"not CSV: {error}; quotes must be closed in their line") from None
+            column = record.rindex('"') + 1
+            raise BadValueError(f"not CSV: {error}; quotes must be closed in their line (column {column})") from None
         if len(values) != len(self.header):
             raise BadValueError(_wrong_count(values, self.header))
         picked: Sequence[Any] = self._pick(values)

@@ -20,6 +20,9 @@ MAX_LINE = 2**16
 MAX_BYTES = 4 * 2**30
 """Most bytes of a trace, unpacked: some 10^8 requests. A few kilobytes of gzip may claim to be more."""
 
+START = 2**18
+"""Bytes that are enough to see what a file is."""
+
 MOST = 20
 """Most problems that are listed; the others are counted."""
 
@@ -81,8 +84,13 @@ class TraceFile:
             offset += len(block)
 
     def start(self) -> bytes:
-        """The first bytes of the file, unpacked: to see what it is. Nothing is read twice from it afterwards."""
-        return next(self._bounded(_unpacked(self._raw)), b"")
+        """The first bytes of the file, unpacked: to see what it is. What is read is gone for :meth:`lines`."""
+        start = b""
+        for block in self._bounded(_unpacked(self._raw)):
+            start += block
+            if len(start) >= START:
+                break
+        return start
 
     def sha256(self) -> str:
         """The digest of the file's bytes as they are stored; to be asked when all lines are read."""

@@ -22,8 +22,7 @@ NEEDED = ("prompt_tokens", "output_tokens")
 class Take(NamedTuple):
     """Which rows are taken: each on its own by ``skip``, ``thin`` and ``window_ns``, of those the first ``limit``.
 
-    Rows without prompt or output tokens are problems, or left out where ``zero_tokens`` is "skip"; "auto": as the format
-    has it.
+    Rows without prompt or output tokens are problems ("error"), or left out ("skip"), or as the format has it ("auto").
     """
 
     limit: int | None = None
