@@ -116,6 +116,7 @@ class Instants:
 
     def __init__(self, unit: str, *, from_zero: bool = False, numbers_as_text: bool = True) -> None:
         self._scale = UNITS.get(unit, 0)
+        self._digits = len(str(self._scale)) - 1
         self._numbers_as_text = numbers_as_text
         self._minute, self._start_ns = "", 0
         self._first_ns: int | None = 0 if from_zero else None
@@ -151,6 +152,15 @@ class Instants:
     def _of_text(self, text: str) -> int:
         if text.isdigit() and text.isascii() and len(text) < MAX_DIGITS:
             return int(text) * self._scale
+        whole, _, fraction = text.partition(".")
+        if (
+            (whole + fraction).isdigit()
+            and text.isascii()
+            and whole
+            and len(text) < MAX_DIGITS
+            and 0 < len(fraction) <= self._digits
+        ):
+            return int(whole + fraction.ljust(self._digits, "0"))  # nothing to round
         if not _NUMBER(text):
             raise BadValueError(f"{'no number' if text else 'empty'}; digits, with a decimal point if needed")
         try:

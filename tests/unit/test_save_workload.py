@@ -13,7 +13,7 @@ from sim.errors import OutputError, ScenarioError
 from sim.record import parquet_form, write
 from sim.workload.traces import Form, read_trace
 
-EVERYTHING = [
+EVERYTHING: list[dict[str, Any]] = [
     {
         "id": "=A\u202e,\"'",
         "arrival_ms": 3.000001,
