@@ -92,6 +92,7 @@ def plan(scenario: Scenario, policies: str | None = None, variants: Sequence[str
 
 def remarks(results: Sequence[Result]) -> Iterator[str]:
     """What whoever reads these results should not overlook, a line each."""
+    yield from dict.fromkeys(f"the trace: {note}" for result in results for note in result.record.workload.notes)
     for result in results:
         requests = result.requests
         if (requests["status"] == Status.REJECTED).all():

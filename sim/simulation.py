@@ -132,7 +132,9 @@ class Replica:
             never_fits=NeverFits(axes, kv, crashes=bool(self._faults.crashes_ns)),
         )
         limits = Limits(scenario.run.max_jobs, scenario.run.max_seconds)
-        quiet_from_ns = max(self._faults.last_ns, int(max(workload.arrival_ns.max(), workload.cancel_ns.max())))
+        quiet_from_ns = max(
+            self._faults.last_ns, int(max(workload.arrival_ns.max(initial=0), workload.cancel_ns.max(initial=0)))
+        )
         liveness = Liveness(0 if kv is None else kv.blocks * kv.block_tokens, quiet_from_ns)
         observers = [*([limits] if limits.any else []), self.log, self._countdown, *([] if kv is None else [liveness])]
         device = Device(self._env, cost, self._faults.troubles)
@@ -151,6 +153,8 @@ class Replica:
             self._env.process(self._clients.arrive())
         for process in self._faults.processes(self._env, self._scheduler):
             self._env.process(process)
+        if not len(self._workload):
+            self._done.succeed()
         if self._horizon_ns is not None:
             self._env.process(self._stop_at(self._horizon_ns))
         try:

@@ -15,6 +15,7 @@ from sim.generated import MAX_REQUESTS, Arrivals, Lengths
 from sim.request import default_id
 from sim.spelling import nearest
 from sim.table import Table
+from sim.traced import Trace
 
 
 class Request(Table):
@@ -63,24 +64,6 @@ class Request(Table):
             if getattr(self, tokens) and not given:
                 raise at(tokens, f"without {of}; name it, or leave {tokens} out")
         return self
-
-
-class Trace(Table):
-    """Requests from a recorded trace."""
-
-    path: fields.FilePath = Field(
-        description="The trace, relative to the scenario file; plain, gzip or zstd by its first bytes.",
-        examples=["trace.csv"],
-    )
-    format: Annotated[fields.Name, fields.known("format")] = Field(
-        default="azure", description="What the file looks like."
-    )
-    limit: fields.Count | None = Field(default=None, description="Take at most this many rows; default all.")
-    skip: fields.Natural = Field(default=0, description="Leave out this many rows at the start.")
-    speedup: fields.Speedup = Field(
-        default=Decimal(1), description="Divides the times between arrivals: 2 is twice the load."
-    )
-    # thin, loop and columns stand here once there are formats that need them
 
 
 def _named(requests: tuple[Request, ...]) -> tuple[Request, ...]:
@@ -145,6 +128,8 @@ class Workload(Table):
     def _one_source(self) -> Self:
         given = [name for name in ("requests", "trace", "count") if getattr(self, name) is not None]
         laws = [name for name in (*LAWS, "max_tokens") if name in self.model_fields_set]
+        if given == ["trace"]:
+            laws = [name for name in laws if name not in ("arrivals", "max_tokens")]
         if "count" not in given and laws:
             problem = f"with {given[0]}" if given else "without count"
             raise at(laws[0], f"{problem}; only for generated requests, which have count, {', '.join(LAWS)}")

@@ -119,14 +119,20 @@ def _time(ns: int) -> Value:
     return None if ns == NEVER else time(ns)
 
 
+UNSORTED = ("headway", "auto")
+"""Formats of which the first request may arrive at any time, and others before it."""
+
+
 def _of_trace(claims: Claims) -> Iterator[Difference]:
     trace, arrival_ns = claims.scenario.workload.trace, claims.record.workload.arrival_ns
     sending = claims.record.workload.sending
     if sending is not None:
         arrival_ns = arrival_ns[sending.attempt == 0]
     requests = len(arrival_ns)
-    if trace is not None and trace.limit is not None and requests > trace.limit:
-        yield Difference("requests", f"at most {trace.limit}", requests)
+    if trace is not None and trace.limit is not None and requests > trace.limit * trace.loop:
+        yield Difference("requests", f"at most {trace.limit * trace.loop}", requests)
+    if trace is None or trace.format in UNSORTED or claims.scenario.workload.arrivals is not None or not requests:
+        return
     if arrival_ns[0] != 0:
         yield Difference(f"{claims.request(0)}, arrival", time(0), time(arrival_ns[0]))
     for index in (np.flatnonzero(np.diff(arrival_ns) < 0) + 1).tolist():

@@ -18,6 +18,7 @@ from sim.policies.orders import ORDERS
 from sim.policies.predictors import PREDICTORS
 from sim.policies.presets import COMPOSITIONS, PRESETS, resolve
 from sim.policies.victims import VICTIMS
+from sim.record.json_said import said_by_trace
 from sim.record.json_shape import Event, Run, check_version, shaped
 from sim.record.json_tables import record_of
 from sim.record.result import Result
@@ -99,6 +100,7 @@ class Contradiction(NamedTuple):
 def contradictions(run: Run, scenario: Scenario) -> Iterator[Contradiction]:
     """What keeps a run from being read as tables: unknown ids, requests that are in a job twice, and more."""
     samples = {request.id: request.samples for request in scenario.workload.requests or ()}
+    samples |= {row.id: row.asked.samples for row in run.requests if row.asked.samples != 1}
     known = Counter(request.id for request in run.requests)
     for id_, times in known.items():
         if times > 1:
@@ -188,6 +190,8 @@ def workload_of(run: Run, scenario: Scenario) -> Workload:
     output_tokens = np.array([row.output_tokens for row in rows], dtype=np.int64)
     whole = asked is not None and len(asked) == len(rows)
     base = of_requests(asked) if asked and whole else Workload.of(arrival_ns, prompt_tokens, output_tokens)
+    if scenario.workload.trace is not None:
+        base = replace(base, **said_by_trace(run, output_tokens))
     shown = replace(
         base,
         arrival_ns=arrival_ns,

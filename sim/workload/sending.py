@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -139,13 +140,15 @@ def _rows(workload: Workload, rows: Ints) -> Workload:
         return None if column is None else [column[row] for row in rows.tolist()]
 
     sending = workload.sending
+    columns: dict[str, Any] = {name: column[rows] for name, column in workload.columns()}
     return replace(
         workload,
-        **{name: column[rows] for name, column in workload.columns()},
+        **columns,
         ids=[workload.id(row) for row in rows.tolist()],
         tenants=texts(workload.tenants),
         prefix_groups=texts(workload.prefix_groups),
         sending=sending and Sending(**{name: column[rows] for name, column in sending.columns()}),
+        pieces=workload.pieces and workload.pieces.take(rows),
     )
 
 
@@ -159,9 +162,18 @@ def kept(workload: Workload, rows: Ints) -> Workload:
 
 def without_attempts(shown: Workload) -> Workload:
     """Of a trace's requests as a run met them, those of the trace: sent once each, and given up by nobody."""
-    first = [row for row in range(len(shown)) if "~" not in shown.id(row)]
+    first = [row for row in range(len(shown)) if not _is_attempt(shown, row)]
     base = kept(replace(shown, sending=None), np.array(first, dtype=np.int64))
     return replace(base, cancel_ns=np.full(len(first), NEVER, dtype=np.int64))
+
+
+def _is_attempt(shown: Workload, row: int) -> bool:
+    """Whether the request is the one of the row above, sent again."""
+    name, _, number = shown.id(row).rpartition("~")
+    if not (row and name and number.isascii() and number.isdecimal() and number[0] != "0"):
+        return False
+    before = int(number) - 1
+    return before > 0 and shown.id(row - 1) == (name if before == 1 else f"{name}~{before}")
 
 
 def new_rows(rows: Ints, of: int) -> Ints:

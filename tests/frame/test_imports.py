@@ -20,10 +20,11 @@ SIM = Path(__file__).parents[2] / "sim"
 FLOORS = """
 errors clock version show spelling files capacity footprint
 request
-scenario document duplicates schema fields keys complaints table tables toml_lines gallery generated
+scenario document duplicates schema fields keys complaints table tables toml_lines gallery generated traced
     clients workload.arrivals workload.durations workload.lengths workload.streams
 costs policies engine engine.cohort engine.contents engine.contiguous engine.faults engine.cycle engine.growth engine.kv
-    engine.late engine.monitor engine.plan engine.prefix engine.queue engine.span engine.state engine.swap
+    engine.late engine.monitor engine.plan engine.prefix engine.queue engine.sources
+    engine.span engine.state engine.swap
 engine.build engine.device engine.scheduler workload record
 simulation experiment
 analysis report
