@@ -77,6 +77,8 @@ def _decimals(value: Decimal) -> int:
     return -int(value.as_tuple().exponent)
 
 
+_Bounded = AfterValidator(_exact(SPEEDUP_DECIMALS, ""))
+
 Instant = Annotated[
     Decimal,
     Field(ge=0, le=MAX_INSTANT_MS, allow_inf_nan=False),
@@ -143,27 +145,42 @@ Rate0 = Annotated[
 ]
 """Arrivals per second, 0 .. 10^6."""
 
-Variation = Annotated[Decimal, Field(ge=Decimal("0.001"), le=1000, allow_inf_nan=False), BeforeValidator(_widen)]
+Variation = Annotated[
+    Decimal, Field(ge=Decimal("0.001"), le=1000, allow_inf_nan=False), BeforeValidator(_widen), _Bounded
+]
 """A coefficient of variation, 0.001 .. 1000."""
 
 Share = Annotated[
-    Decimal, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_widen), AfterValidator(_no_minus_zero)
+    Decimal, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_widen), AfterValidator(_no_minus_zero), _Bounded
 ]
 """A part of a whole, 0 .. 1."""
 
-Correlation = Annotated[Decimal, Field(ge=-1, le=1, allow_inf_nan=False), BeforeValidator(_widen)]
 Weight = Annotated[
-    Decimal, Field(ge=0, le=10**9, allow_inf_nan=False), BeforeValidator(_widen), AfterValidator(_no_minus_zero)
-]
+    Decimal, Field(ge=0, le=10**9, allow_inf_nan=False), BeforeValidator(_widen), AfterValidator(_no_minus_zero),
+    _Bounded,
+]  # fmt: skip
 """What a probability is in proportion to."""
 
-Mean = Annotated[Decimal, Field(ge=1, le=2**31 - 1, allow_inf_nan=False), BeforeValidator(_widen)]
+Branching = Annotated[Decimal, Field(ge=0, le=Decimal("0.999"), allow_inf_nan=False), BeforeValidator(_widen), _Bounded]
+"""How many each arrival brings, 0 .. 0.999: from 1 on, there is no end to them."""
+
+Duration = Annotated[
+    Decimal, Field(ge=Decimal("0.000001"), le=10**9, allow_inf_nan=False), BeforeValidator(_widen), AfterValidator(_cut)
+]
+"""A mean time in ms, from a ns to 11 days."""
+
+Correlation = Annotated[Decimal, Field(ge=-1, le=1, allow_inf_nan=False), BeforeValidator(_widen), _Bounded]
+Mean = Annotated[Decimal, Field(ge=1, le=MAX_TOKENS, allow_inf_nan=False), BeforeValidator(_widen), _Bounded]
 """Mean tokens of a law of lengths."""
 
-Deviation = Annotated[Decimal, Field(ge=0, le=2**31 - 1, allow_inf_nan=False), BeforeValidator(_widen)]
-Exponent = Annotated[Decimal, Field(ge=0, le=100, allow_inf_nan=False), BeforeValidator(_widen)]
-WeibullShape = Annotated[Decimal, Field(ge=Decimal("0.1"), le=1000, allow_inf_nan=False), BeforeValidator(_widen)]
-_Shape = Annotated[Decimal, Field(ge=Decimal("0.000001"), le=10**6, allow_inf_nan=False), BeforeValidator(_widen)]
+Deviation = Annotated[Decimal, Field(ge=0, le=MAX_TOKENS, allow_inf_nan=False), BeforeValidator(_widen), _Bounded]
+Exponent = Annotated[Decimal, Field(ge=0, le=100, allow_inf_nan=False), BeforeValidator(_widen), _Bounded]
+WeibullShape = Annotated[
+    Decimal, Field(ge=Decimal("0.1"), le=1000, allow_inf_nan=False), BeforeValidator(_widen), _Bounded
+]
+_Shape = Annotated[
+    Decimal, Field(ge=Decimal("0.000001"), le=10**6, allow_inf_nan=False), BeforeValidator(_widen), _Bounded
+]
 
 
 def _or_infinite(value: object, finite: ValidatorFunctionWrapHandler) -> Decimal:

@@ -12,6 +12,7 @@ from sim.complaints import at
 from sim.show import show
 from sim.table import Table
 from sim.workload.arrivals import PROCESSES
+from sim.workload.batches import ExactRate, Ticked
 from sim.workload.distribution import Distribution
 from sim.workload.law import Law
 from sim.workload.lengths import DISTRIBUTIONS, IN_MIXTURES
@@ -23,6 +24,8 @@ MAX_REQUESTS = 10**7
 """Most requests that are generated: their columns take a gigabyte."""
 
 Numbers = Field(strict=False, min_length=1)
+Point = Annotated[tuple[fields.Instant, fields.Rate0], Field(strict=False)]
+GROWTHS = ("linear", "exponential")
 
 
 class Arrivals(Table):
@@ -53,14 +56,81 @@ class Arrivals(Table):
         default=None, description="hyperexponential: rates of the branches; mmpp: of the states.", examples=[[1, 20]]
     )
 
+    mean_sojourn_ms: Annotated[tuple[fields.Duration, ...], Numbers] | None = Field(
+        default=None, description="mmpp: how long each state lasts on average.", examples=[[60000, 5000]]
+    )
+    transitions: Annotated[tuple[Annotated[tuple[fields.Share, ...], Numbers], ...], Numbers] | None = Field(
+        default=None, description="mmpp: a row for each state, how probable each next one is; default: in turn."
+    )
+    on_ms: fields.Duration | None = Field(
+        default=None, description="on-off: how long it is on, on average.", examples=[5000]
+    )
+    off_ms: fields.Duration | None = Field(
+        default=None, description="on-off: how long it is off, on average.", examples=[15000]
+    )
+    amplitude: fields.Share | None = Field(
+        default=None, description="sinusoid: how far the rate swings, as a part of its mean.", examples=[0.5]
+    )
+    period_ms: fields.Horizon | None = Field(
+        default=None,
+        description="sinusoid: of the swing; piecewise-linear, steps: after it all begins again; batch: between two.",
+        examples=[60000],
+    )
+    phase: fields.Share | None = Field(
+        default=None, description="sinusoid: where in its period it starts; 0, the default: at the mean, rising."
+    )
+    points: Annotated[tuple[Point, ...], Numbers] | None = Field(
+        default=None, description="piecewise-linear, steps: pairs of ms and requests per second, the first at 0 ms.",
+        examples=[[[0, 2], [60000, 20]]],
+    )  # fmt: skip
+    from_per_s: fields.Rate0 | None = Field(default=None, description="ramp: rate at the start.", examples=[1])
+    to_per_s: fields.Rate | None = Field(default=None, description="ramp: rate from its end on.", examples=[8])
+    over_ms: fields.Horizon | None = Field(default=None, description="ramp: how long it takes.", examples=[60000])
+    growth: Annotated[str, fields.one_of(GROWTHS), Field(json_schema_extra={"enum": list(GROWTHS)})] | None = Field(
+        default=None, description="ramp: linear, the default, or exponential."
+    )
+    path: fields.FilePath | None = Field(
+        default=None, description="trace-rate: a trace, relative to the scenario file.", examples=["trace.csv"]
+    )
+    format: Annotated[fields.Name, fields.known("format")] | None = Field(
+        default=None, description="trace-rate: what the file looks like; default azure."
+    )
+    window_ms: fields.Horizon | None = Field(
+        default=None, description="trace-rate: the rate is constant in each window of so many ms.", examples=[10000]
+    )
+    base_per_s: fields.Rate | None = Field(
+        default=None, description="hawkes: rate of those who come by themselves.", examples=[2]
+    )
+    branching: fields.Branching | None = Field(
+        default=None, description="hawkes: how many others each brings, on average.", examples=[0.6]
+    )
+    decay_ms: fields.Duration | None = Field(
+        default=None, description="hawkes: after how long it brings them, on average.", examples=[2000]
+    )
+    size: Annotated[int, Field(ge=1, le=MAX_REQUESTS)] | None = Field(
+        default=None, description="batch: requests that arrive together.", examples=[8]
+    )
+    tick_ms: fields.Horizon | None = Field(
+        default=None, description="Any process: each arrives at the last multiple of this before its time."
+    )
+    exact_rate: bool = Field(
+        default=False,
+        description="Any process with a mean rate: times are stretched so that the last of N arrives at N / rate, as "
+        "vLLM's client does; it is no longer the law that was asked for.",
+    )
+
     @model_validator(mode="after")
     def _of_one_law(self) -> Self:
-        _check(self, "process", PROCESSES)
+        _check(self, "process", PROCESSES, besides=("tick_ms", "exact_rate"))
+        if self.exact_rate and self.law.mean_rate_per_s is None:
+            raise at("exact_rate", f"process {self.process} states no mean rate here")
         return self
 
     @property
     def law(self) -> Process:
-        return _law(self, "process", PROCESSES)
+        law = _law(self, "process", PROCESSES)
+        law = ExactRate(law) if self.exact_rate else law
+        return law if self.tick_ms is None else Ticked(law, self.tick_ms)
 
 
 class LengthKeys(Table):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
-from math import ceil, floor
+from math import ceil, floor, log1p
 from typing import Protocol
 
 import numpy as np
@@ -151,9 +151,8 @@ class Geometric(Distribution):
 
     @property
     def _log_not(self) -> float:
-        """Of the probability that it goes on."""
-        with np.errstate(divide="ignore"):
-            return float(np.log1p(-1 / np.float64(self.mean)))
+        """Of the probability that it goes on; for a mean of 1, where that is 0, of the least float there is."""
+        return log1p(-1 / float(self.mean)) if self.mean > 1 else -745.0
 
     @property
     def _inside(self) -> float:
@@ -168,7 +167,8 @@ class Geometric(Distribution):
 
     def cdf(self, tokens: Ints) -> Floats:
         steps = np.clip(tokens - ((self.min or 1) - 1), 0, None)
-        return np.minimum(-np.expm1(steps * self._log_not) / self._inside, 1) * (steps > 0)
+        shares: Floats = -np.expm1(steps * self._log_not) / self._inside
+        return np.minimum(shares, 1.0)
 
 
 class Weighted(Distribution):
@@ -320,7 +320,8 @@ class Mixture(Distribution):
     def quantile(self, uniforms: Floats) -> Ints:
         """Between the quantiles of the laws, the least length with enough at or below it, by halving."""
         each = [law.quantile(uniforms) for law in self._laws[0]]
-        low, high = np.minimum.reduce(each), np.maximum.reduce(each)
+        low: Ints = np.minimum.reduce(each)
+        high: Ints = np.maximum.reduce(each)
         while bool((low < high).any()):
             middle = (low + high) // 2
             enough = self.cdf(middle) >= uniforms

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -14,9 +14,15 @@ from sim.errors import ScenarioError
 from sim.generated import Arrivals, Lengths
 from sim.request import Ints, Workload
 from sim.tables import Workload as Asked
+from sim.workload.batches import Ticked
 from sim.workload.distribution import Distribution, Empirical, Sample
 from sim.workload.pairs import correlated, recorded
+from sim.workload.process import Process
 from sim.workload.streams import stream
+from sim.workload.varying import TraceRate
+
+if TYPE_CHECKING:
+    from sim.workload.traces import TraceRows
 
 HERE = Path()
 
@@ -58,7 +64,7 @@ def _of_class(each: TrafficClass, place: int, count: int, source: Source) -> Wor
 
 def _drawn(asked: Traffic, count: int, source: Source) -> Workload:
     arrivals, prompt, output = (getattr(asked, name) for name in LAWS)
-    times = arrivals.law.arrival_ns(count, source.stream("arrivals"))
+    times = arrival_law(arrivals, source.folder).arrival_ns(count, source.stream("arrivals"))
     prompts, outputs = _lengths(asked, (prompt, output), count, source)
     if asked.max_tokens is not None and asked.max_tokens < (longest := int(outputs.max())):
         raise ScenarioError(f"workload.max_tokens = {asked.max_tokens}: too small; an output of {longest} was drawn")
@@ -67,28 +73,43 @@ def _drawn(asked: Traffic, count: int, source: Source) -> Workload:
 
 def _lengths(asked: Traffic, tables: tuple[Lengths, Lengths], count: int, source: Source) -> tuple[Ints, Ints]:
     randoms = source.stream("prompt_tokens"), source.stream("output_tokens")
-    if drawn_together(*tables):
-        rows = _rows(tables[0].law, source.folder)
-        return recorded((rows[tables[0].column or ""], rows[tables[1].column or ""]), count, randoms[0])
+    prompt, output = tables[0].law, tables[1].law
+    if drawn_together(*tables) and isinstance(prompt, Empirical) and isinstance(output, Empirical):
+        columns = _columns(prompt, source.folder)
+        return recorded((columns[prompt.column], columns[output.column]), count, randoms[0])
     laws = length_law(tables[0], source.folder), length_law(tables[1], source.folder)
     if asked.correlation is not None:
         return correlated(laws, asked.correlation, count, randoms)
     return laws[0].tokens(count, randoms[0]), laws[1].tokens(count, randoms[1])
 
 
+def arrival_law(table: Arrivals, folder: Path) -> Process:
+    """The law of a table, its trace read if it is of one."""
+    law = table.law
+    if isinstance(law, Ticked) and isinstance(law.process, TraceRate):
+        return replace(law, process=_rate_of(law.process, folder))
+    return _rate_of(law, folder) if isinstance(law, TraceRate) else law
+
+
 def length_law(table: Lengths, folder: Path) -> Distribution:
     """The law of a table, its trace read if it is of one."""
     law = table.law
-    return Sample(_rows(law, folder)[law.column]) if isinstance(law, Empirical) else law
+    return Sample(_columns(law, folder)[law.column]) if isinstance(law, Empirical) else law
 
 
-def _rows(law: Distribution, folder: Path) -> dict[str, Ints]:
+def _rate_of(law: TraceRate, folder: Path) -> Process:
+    return law.recorded(_rows(law.path, law.format, folder).arrival_ns)
+
+
+def _columns(law: Empirical, folder: Path) -> dict[str, Ints]:
+    rows = _rows(law.path, law.format, folder)
+    return {"prompt": rows.prompt_tokens, "output": rows.output_tokens}
+
+
+def _rows(path: str, name: str, folder: Path) -> "TraceRows":
     from sim.workload.traces import read_trace
 
-    if not isinstance(law, Empirical):
-        raise TypeError("a law without a trace")
-    rows = read_trace(folder / law.path, law.format)
-    return {"prompt": rows.prompt_tokens, "output": rows.output_tokens}
+    return read_trace(folder / path, name)
 
 
 def declared(workload: Workload, asked: Traffic) -> Workload:

@@ -190,7 +190,7 @@ class Hyperexponential(Renewal):
             if len(self.probabilities) != len(self.rates_per_s):
                 count = len(self.rates_per_s)
                 return "rates_per_s", f"{count} rates for {len(self.probabilities)} probabilities; as many"
-            if abs(sum(self.probabilities) - 1) > Decimal("1e-9"):
+            if abs(sum(self.probabilities, Decimal(-1))) > Decimal("1e-9"):
                 return "probabilities", f"their sum is {float(sum(self.probabilities)):.9g}; must be 1"
             if not all(self.rates_per_s):
                 return ("rates_per_s", self.rates_per_s.index(Decimal(0))), "too small; above 0"
