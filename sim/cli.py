@@ -125,7 +125,7 @@ def run(
     if target is not None:
         write.save_all(results, target)
     _show(results, as_json, language)
-    for note in experiment.remarks(results):
+    for note in [*experiment.loads(plans, results), *experiment.remarks(results)]:
         say(f"note: {note}")
     if target is not None:
         say(f"written: {target}")

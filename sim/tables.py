@@ -9,7 +9,19 @@ from pydantic_core import PydanticCustomError
 
 from sim import fields
 from sim.capacity import MODELS
-from sim.classes import LAWS, Traffic, TrafficClass, check_classes, check_traffic, counts
+from sim.classes import (
+    EACH,
+    LAWS,
+    Correlation,
+    DeadlineAfter,
+    MaxTokens,
+    Priority,
+    Tenant,
+    TrafficClass,
+    check_classes,
+    check_traffic,
+    counts,
+)
 from sim.complaints import at
 from sim.generated import MAX_REQUESTS, Arrivals, Lengths
 from sim.request import default_id
@@ -112,7 +124,7 @@ SOURCES = ("requests", "trace", "count", "classes")
 """Where requests come from: each key is another way to say it."""
 
 
-class Workload(Traffic):
+class Workload(Table):
     """Where the requests come from: a list of them, a trace, or a count of requests that are generated."""
 
     requests: Annotated[tuple[Request, ...], Field(strict=False, min_length=1), AfterValidator(_named)] | None = Field(
@@ -125,6 +137,11 @@ class Workload(Traffic):
     arrivals: Arrivals | None = Field(default=None, description="When generated requests arrive.")
     prompt_tokens: Lengths | None = Field(default=None, description="Tokens of their prompts.")
     output_tokens: Lengths | None = Field(default=None, description="Tokens that they will emit.")
+    correlation: Correlation = None
+    max_tokens: MaxTokens = None
+    tenant: Tenant = ""
+    priority: Priority = 0
+    deadline_after_ms: DeadlineAfter = None
     classes: Annotated[tuple[TrafficClass, ...], Field(strict=False, min_length=1)] | None = Field(
         default=None, description="Several kinds of generated requests at once, each with laws of its own."
     )
@@ -134,7 +151,7 @@ class Workload(Traffic):
         given = [name for name in SOURCES if getattr(self, name) is not None]
         if self.classes is not None and any(each.share is not None for each in self.classes):
             given = [name for name in given if name != "count"]  # the total that the shares are of
-        laws = [name for name in (*LAWS, *Traffic.model_fields) if name in self.model_fields_set]
+        laws = [name for name in (*LAWS, *EACH) if name in self.model_fields_set]
         if laws and "classes" in given:
             raise at(laws[0], "with classes; each of them has its own")
         if "count" not in given and laws:

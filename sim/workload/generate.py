@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from sim.classes import LAWS, Traffic, TrafficClass, drawn_together
+from sim.classes import LAWS, Traffic, TrafficClass, drawn_together, laws_of
 from sim.clock import instant_ns
 from sim.errors import ScenarioError
 from sim.generated import Arrivals, Lengths
@@ -63,7 +63,7 @@ def _of_class(each: TrafficClass, place: int, count: int, source: Source) -> Wor
 
 
 def _drawn(asked: Traffic, count: int, source: Source) -> Workload:
-    arrivals, prompt, output = (getattr(asked, name) for name in LAWS)
+    arrivals, prompt, output = laws_of(asked)
     times = arrival_law(arrivals, source.folder).arrival_ns(count, source.stream("arrivals"))
     prompts, outputs = _lengths(asked, (prompt, output), count, source)
     if asked.max_tokens is not None and asked.max_tokens < (longest := int(outputs.max())):
