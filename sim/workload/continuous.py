@@ -67,8 +67,8 @@ class Continuous(Distribution):
 
     @property
     def _from_above(self) -> bool:
-        """Whether all lies in the law's upper half: there, floats are finer seen from above."""
-        return float(self.below(self._edges[0])) > 0.5
+        """Whether all lies far up in the law, where floats are finer seen from above (and gamma's inverse is slower)."""
+        return float(self.below(self._edges[0])) > 0.99
 
     @property
     def _inside(self) -> tuple[float, float]:
