@@ -98,6 +98,12 @@ def test_gamma(mean: int, cv: str) -> None:
     assert has_mean(drawn, mean + (0.5 * float(law.cdf(0.5))), mean * float(cv))
 
 
+def test_long_gamma_lengths_are_as_right_as_short_ones() -> None:
+    """Of mean 10^7: more different lengths than anybody makes a table of."""
+    drawn = lengths(distribution="gamma", mean=10**7, cv=Decimal("0.7"))
+    assert fits(drawn, stats.gamma(0.7**-2, scale=10**7 * 0.49).cdf)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
