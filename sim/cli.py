@@ -132,7 +132,7 @@ def run(
         write.save_all(results, target)
     keep(results)
     _show(results, as_json, language)
-    for note in experiment.remarks(results):
+    for note in [*experiment.loads(plans, results), *experiment.remarks(results)]:
         say(f"note: {note}")
     for place in filter(None, (target, saved)):
         say(f"written: {place}")

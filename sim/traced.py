@@ -69,7 +69,7 @@ class Trace(Table):
         default=None, description="Tokens of one of its hash_ids; default the format's."
     )
     skip: fields.Natural = Field(default=0, description="Leave out this many rows at the start.")
-    thin: fields.Share = Field(
+    thin: fields.Sampling = Field(
         default=Decimal(1), description="Share of the rows that is kept, at random; above 0, up to 1."
     )
     window: Window | None = Field(default=None, description="Take only the rows of this part of its time.")

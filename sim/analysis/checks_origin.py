@@ -15,7 +15,7 @@ from sim.request import NEVER, Ints, Workload
 from sim.scenario import Request, Scenario
 from sim.show import show
 from sim.simulation import settings
-from sim.workload.generate import generate
+from sim.workload.generate import generate, reads_files
 from sim.workload.sending import is_sent_by_clients, kept, planned, rows_of, without_attempts
 
 
@@ -149,10 +149,11 @@ def plan(scenario: Scenario, found: Workload) -> Workload | None:
 
 
 def asked(scenario: Scenario) -> Workload | None:
-    """The workload that the scenario states request by request or generates; None when it takes it from a trace."""
+    """The workload that the scenario states request by request or generates; None when it takes it from a file."""
     requests = scenario.workload.requests
     if requests is None:
-        return generate(scenario.workload, scenario.run.seed) if scenario.workload.trace is None else None
+        from_file = scenario.workload.trace is not None or reads_files(scenario.workload)
+        return None if from_file else generate(scenario.workload, scenario.run.seed)
 
     place = {request.id: index for index, request in enumerate(requests)}
 

@@ -26,7 +26,7 @@ from sim.request import NEVER, Ints, Workload, default_id
 from sim.scenario import Scenario
 from sim.show import escape, show, show_path
 from sim.workload.build import of_requests, plan_of
-from sim.workload.generate import declared
+from sim.workload.generate import declared, generate
 from sim.workload.sending import is_sent_by_clients, kept, met, rows_of
 
 MAX_BYTES = 2**30
@@ -192,6 +192,8 @@ def workload_of(run: Run, scenario: Scenario) -> Workload:
     base = of_requests(asked) if asked and whole else Workload.of(arrival_ns, prompt_tokens, output_tokens)
     if scenario.workload.trace is not None:
         base = replace(base, **said_by_trace(run, output_tokens))
+    if scenario.workload.classes is not None:  # which of them a request belongs to is not shown
+        base = _generated(scenario)
     shown = replace(
         base,
         arrival_ns=arrival_ns,
@@ -221,6 +223,13 @@ def _sent(run: Run, shown: Workload, scenario: Scenario) -> Workload:
 
 def _column(times: Iterable[int | None]) -> Ints:
     return np.array([NEVER if ns is None else ns for ns in times], dtype=np.int64)
+
+
+def _generated(scenario: Scenario) -> Workload:
+    try:
+        return generate(scenario.workload, scenario.run.seed, scenario.folder)
+    except ScenarioError as error:
+        raise ResultError(*error.args) from None
 
 
 def _result(document: Mapping[str, Any], run: Run, base: Scenario, where: str) -> Result:

@@ -24,7 +24,7 @@ def _base(scenario: Scenario) -> tuple[Workload, str | None]:
     if asked.trace is None:
         from sim.workload.generate import generate
 
-        return generate(asked, scenario.run.seed), None
+        return generate(asked, scenario.run.seed, scenario.folder), None
     from sim.workload.traced import of_trace
 
     return of_trace(scenario)

@@ -20,54 +20,41 @@ def is_sent_by_clients(asked: Asked) -> bool:
     return asked.clients is not None or asked.sessions is not None or asked.patience_ms is not None
 
 
-def closed_loop(asked: Asked, seed: int) -> Workload:
-    """The requests of ``clients``: the k-th of user u, both from 0, stands at place ``k * users + u``.
+def closed_loop(asked: Asked, lengths: tuple[Ints, Ints], seed: int) -> Workload:
+    """The requests of ``clients``, with these tokens of prompt and output.
 
-    So what a user asks for and how long it thinks before are the same whatever the server does. Each user begins with
-    thinking, at time 0.
+    The k-th of user u, both from 0, stands at place ``k * users + u``: so what a user asks for and how long it thinks
+    before are the same whatever the server does. Each user begins with thinking, at time 0.
     """
-    if asked.clients is None or asked.count is None or asked.prompt_tokens is None or asked.output_tokens is None:
-        raise TypeError("a workload without clients, count and laws")
-    count, users = asked.count, asked.clients.users
+    if asked.clients is None:
+        raise TypeError("a workload without clients")
+    count, users = len(lengths[0]), asked.clients.users
     place = np.arange(count, dtype=np.int64)
     pause_ns = asked.clients.think_ms.law.ns(count, stream(seed, "think"))
-    workload = Workload.of(
-        np.where(place < users, pause_ns, NEVER),
-        asked.prompt_tokens.law.tokens(count, stream(seed, "prompt_tokens")),
-        asked.output_tokens.law.tokens(count, stream(seed, "output_tokens")),
-    )
+    workload = Workload.of(np.where(place < users, pause_ns, NEVER), *lengths)
     return replace(workload, sending=_sending(np.where(place < users, NEVER, place - users), pause_ns))
 
 
-def sessions(asked: Asked, seed: int) -> Workload:
+def sessions(asked: Asked, opened: tuple[Ints, Ints], lengths: tuple[Ints, Ints], seed: int) -> Workload:
     """The turns of ``sessions``, session after session: each begins with all of the turn before, its parent.
 
-    ``ScenarioError``: they are too many, or become too long.
+    ``opened``: when each session begins, and its number of turns. ``lengths``: of each turn, the tokens that are new in
+    its prompt, and those of its output. ``ScenarioError``: they become too long.
     """
-    if (
-        asked.sessions is None
-        or asked.arrivals is None
-        or asked.count is None
-        or asked.prompt_tokens is None
-        or asked.output_tokens is None
-    ):
-        raise TypeError("a workload without sessions, arrivals, count and laws")
-    turns = asked.sessions.turns.law.tokens(asked.count, stream(seed, "turns"))
-    total = int(turns.sum())
-    if total > MAX_REQUESTS:
-        raise ScenarioError(f"workload.sessions.turns: {total} turns in all; at most {MAX_REQUESTS}")
+    if asked.sessions is None:
+        raise TypeError("a workload without sessions")
+    (opened_ns, turns), (new, output) = opened, lengths
+    total = len(new)
     first = np.repeat(np.cumsum(turns) - turns, turns)
     place = np.arange(total, dtype=np.int64)
     opens = place == first
-    new = asked.prompt_tokens.law.tokens(total, stream(seed, "prompt_tokens"))
-    output = asked.output_tokens.law.tokens(total, stream(seed, "output_tokens"))
     behind = np.cumsum(new + output)
     before = behind - new - output
     prompt = before - before[first] + new
     if prompt.max() > MAX_TOKENS:
         raise ScenarioError(f"workload.sessions: a prompt of {prompt.max()} tokens; at most {MAX_TOKENS}")
     arrival_ns = np.full(total, NEVER, dtype=np.int64)
-    arrival_ns[opens] = asked.arrivals.law.arrival_ns(asked.count, stream(seed, "arrivals"))
+    arrival_ns[opens] = opened_ns
     pause_ns = np.where(opens, 0, asked.sessions.think_ms.law.ns(total, stream(seed, "think")))
     after = np.where(opens, NEVER, place - 1)
     return replace(

@@ -20,8 +20,10 @@ SIM = Path(__file__).parents[2] / "sim"
 FLOORS = """
 errors clock version show spelling files capacity footprint
 request
-scenario document duplicates schema fields keys complaints table tables toml_lines gallery generated traced
-    clients workload.arrivals workload.durations workload.lengths workload.streams
+scenario document duplicates schema fields keys complaints table tables toml_lines gallery generated traced classes
+    clients workload.arrivals workload.batches workload.continuous workload.distribution workload.durations
+    workload.hawkes workload.law workload.lengths workload.modulated workload.process workload.renewal workload.streams
+    workload.varying
 costs policies engine engine.cohort engine.contents engine.contiguous engine.faults engine.cycle engine.growth engine.kv
     engine.late engine.monitor engine.plan engine.prefix engine.queue engine.sources
     engine.span engine.state engine.swap
