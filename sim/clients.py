@@ -125,6 +125,8 @@ class Retry(Table):
 def check_clients(workload: Any) -> None:
     """What the keys of ``[workload]`` about clients say of the others. Raises what a validator raises."""
     sent = [name for name in ("clients", "sessions") if getattr(workload, name) is not None]
+    if sent and workload.classes is not None:
+        raise at(sent[0], "with classes, which have arrivals of their own; only one of them")
     if sent and workload.count is None:
         raise at(sent[0], "without count; only for generated requests")
     if sent and workload.deadline_after_ms is not None:
