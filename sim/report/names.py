@@ -2,13 +2,14 @@
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 
 from sim.clock import ms_text
 from sim.request import Workload
-from sim.show import escape, show
+from sim.show import escape, shorten, show
 
 LONGEST = 32
 """Most characters of a name that are shown."""
@@ -66,7 +67,11 @@ def hundredths(value: Fraction) -> str:
 
 
 def setting(value: object) -> str:
-    """A setting's value as one would write it: ``1``, not ``1.0`` or ``1E+0``."""
+    """A setting's value as one would write it: ``1``, not ``1.0`` or ``1E+0``; ``none`` for no value."""
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping):
+        return shorten("{" + ", ".join(f"{visible(str(key))}={setting(each)}" for key, each in value.items()) + "}")
     if isinstance(value, (Decimal, float)):
         number = Decimal(str(value))
         return f"{number.normalize():f}" if number.is_finite() else str(number)

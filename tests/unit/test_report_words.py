@@ -47,7 +47,16 @@ def test_a_share_is_neither_nothing_nor_all_unless_it_is(count: int, of: int, te
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(Decimal("1.0"), "1"), (Decimal("1E+2"), "100"), (0.25, "0.25"), (8, "8"), (True, "true")]
+    ("value", "text"),
+    [
+        (Decimal("1.0"), "1"),
+        (Decimal("1E+2"), "100"),
+        (0.25, "0.25"),
+        (8, "8"),
+        (True, "true"),
+        (None, "none"),
+        ({"by": "passes", "value": Decimal("2.0")}, "{by=passes, value=2}"),
+    ],
 )
 def test_settings_are_written_as_one_would_write_them(value: object, text: str) -> None:
     assert setting(value) == text
