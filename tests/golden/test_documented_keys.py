@@ -1,4 +1,4 @@
-"""Every key of a scenario stands in one table of the documents, and every law, format and order beside its name there.
+"""Every key of a scenario stands in one table of the documents, and every law, format and order has a row there.
 
 A table of keys is known by its first heading, which says what its keys are keys of (:data:`PLACES`).
 """
@@ -17,6 +17,7 @@ from documents import codes, inline_code, read, section, tables
 import sim
 from sim.policies.orders import ORDERS
 from sim.policies.predictors import PREDICTORS
+from sim.record.json_form import ASKED
 from sim.request import Workload
 from sim.scenario import KEYS
 from sim.workload.arrivals import PROCESSES
@@ -102,7 +103,7 @@ def test_the_tables_say_what_the_schema_says(name: str) -> None:
     described = of_schema()
     for places, row in rows_of(name):
         (key,) = codes(row[0])
-        assert {place: row[1] for place in places} == {place: described[f"{place}{key}"] for place in places}
+        assert {described[f"{place}{key}"] for place in places} == {row[1]}, key
 
 
 @pytest.mark.parametrize("name", ENGLISH[1:])
@@ -118,7 +119,6 @@ def test_the_tables_say_what_happens_to_a_key_that_is_left_out(name: str) -> Non
 
 # --- laws ------------------------------------------------------------------------------------------------------------
 
-LAWS = [("process", PROCESSES), ("distribution", DISTRIBUTIONS)]
 BASE: dict[str, Any] = {
     "count": 3,
     "arrivals": {"process": "poisson", "rate_per_s": 4},
@@ -205,3 +205,10 @@ def test_the_readmes_name_all_laws_formats_and_orders(name: str) -> None:
     named = inline_code(section(read(ROOT / name), heading))
     assert {*PROCESSES, *DISTRIBUTIONS, *FORMATS} - {*named} == set()
     assert {*ORDERS} - {*inline_code(section(read(ROOT / name), first))} == set()
+
+
+def test_what_a_request_of_a_trace_says_besides_is_explained() -> None:
+    explained = codes(section(read(ROOT / "docs/results.md"), "A run"))
+    assert {"asked", *ASKED.values(), "tenant", "prefixGroup", "pieces"} - {*explained} == set()
+    columns = codes(section(read(ROOT / "docs/results.md"), "`requests.parquet`"))
+    assert {"piece_ids", "piece_tokens"} <= {*columns}
