@@ -149,9 +149,9 @@ MUTATIONS = {
     "equals take each other's places": Mutation(
         "urgency(request) < urgency(other)", "urgency(request) <= urgency(other)", ORDERS
     ),
-    "more make way than need be": Mutation("                leaving = others\n", "                pass\n", ORDERS),
-    "one pass too many": Mutation("index, 0) >= self._most", "index, 0) > self._most", ORDERS),
-    "one instant too late": Mutation(">= self._value_ns:", "> self._value_ns:", ORDERS),
+    "more make way than need be": Mutation("            leaving = others\n", "            pass\n", ORDERS),
+    "one pass too many": Mutation("== self._most:", "== self._most + 1:", ORDERS),
+    "one instant too late": Mutation("arrival_ns >= self._value_ns", "arrival_ns > self._value_ns", ORDERS),
     "who was lifted is not": Mutation(
         "if missing > 0:\n            self._lifts", "if False:\n            self._lifts", ORDERS
     ),
