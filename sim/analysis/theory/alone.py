@@ -11,6 +11,13 @@ from sim.request import Ints
 from sim.scenario import Scenario
 
 
+def longest_chunk(composition: str, chunk_tokens: int, chunked_prefill: bool, token_budget: int | None) -> int | None:  # noqa: FBT001  # the settings, in their order
+    """Most tokens of a prefill in one job, if its request is alone; None without a limit."""
+    if composition == "alternate":
+        return chunk_tokens
+    return token_budget if composition in BUDGETED and chunked_prefill else None
+
+
 @dataclass(frozen=True)
 class Alone:
     """``chunk``: most tokens of a prefill in one job, None without a limit."""
@@ -21,10 +28,9 @@ class Alone:
     @classmethod
     def of(cls, scenario: Scenario) -> "Alone":
         axes = resolve(scenario).axes
-        if axes.composition == "alternate":
-            return cls(scenario, axes.chunk_tokens)
-        cut = axes.composition in BUDGETED and axes.chunked_prefill
-        return cls(scenario, axes.token_budget if cut else None)
+        return cls(
+            scenario, longest_chunk(axes.composition, axes.chunk_tokens, axes.chunked_prefill, axes.token_budget)
+        )
 
     def prefill_ns(self, prompt_tokens: Ints) -> Ints:
         """Until the first token: ceil(P / chunk) jobs, each rounded on its own."""
