@@ -119,6 +119,11 @@ class Scenario(Table):
         return self._origin.source if self._origin else None
 
     @property
+    def folder(self) -> Path:
+        """What the paths in it are relative to: the folder of its file, or the working directory without one."""
+        return self.source.parent if self.source else Path()
+
+    @property
     def policies(self) -> tuple[str, ...]:
         """What the command compares when no policy is asked for."""
         return self.run.policies or (self.scheduler.policy,)
@@ -127,8 +132,7 @@ class Scenario(Table):
         """The path of the trace: relative to the scenario file, or to the working directory without one."""
         if self.workload.trace is None:
             raise ValueError("the workload is no trace")
-        base = self.source.parent if self.source else Path()
-        return base / self.workload.trace.path
+        return self.folder / self.workload.trace.path
 
     def with_overrides(self, overrides: Mapping[str, object]) -> "Scenario":
         """This scenario with other values, checked again: ``{"scheduler.chunk_tokens": 4}``; None takes a key away."""

@@ -7,6 +7,7 @@ import platform
 from collections.abc import Generator, Sequence
 from dataclasses import asdict, fields
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -226,9 +227,18 @@ def resolved(scenario: Scenario, choice: Choice) -> dict[str, Any]:
     if scenario.ledger is not None:
         del tables["kv"]["blocks"], tables["kv"]["bytes_per_token"]  # they follow from memory_gib and [model]
     document |= {name: table for name, table in tables.items() if table} | {"run": {"seed": scenario.run.seed, **run}}
-    if scenario.workload.trace is not None:
-        document["workload"]["trace"]["path"] = str(scenario.trace_path().absolute())
+    _make_absolute(document["workload"], scenario.folder)
     return document
+
+
+def _make_absolute(value: Any, folder: Path) -> None:
+    """Every ``path`` below it, in place."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inner:
+        if key == "path":
+            value[key] = str((folder / each).absolute())
+        else:
+            _make_absolute(each, folder)
 
 
 def provenance(scenario: Scenario, workload: Workload, trace_sha256: str | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from sim.request import NEVER, Ints, Workload
 from sim.scenario import Request, Scenario
 from sim.show import show
 from sim.simulation import settings
-from sim.workload.generate import generate
+from sim.workload.generate import generate, reads_files
 
 
 def settings_differ(claims: Claims) -> Iterator[Difference]:
@@ -110,7 +110,7 @@ def _of_trace(claims: Claims) -> Iterator[Difference]:
     requests = len(arrival_ns)
     if trace is not None and trace.limit is not None and requests > trace.limit:
         yield Difference("requests", f"at most {trace.limit}", requests)
-    if arrival_ns[0] != 0:
+    if trace is not None and arrival_ns[0] != 0:
         yield Difference(f"{claims.request(0)}, arrival", time(0), time(arrival_ns[0]))
     for index in (np.flatnonzero(np.diff(arrival_ns) < 0) + 1).tolist():
         yield Difference(f"{claims.request(index)}, arrival", f"at least {time(arrival_ns[index - 1])}",
@@ -118,10 +118,11 @@ def _of_trace(claims: Claims) -> Iterator[Difference]:
 
 
 def asked(scenario: Scenario) -> Workload | None:
-    """The workload that the scenario states request by request or generates; None when it takes it from a trace."""
+    """The workload that the scenario states request by request or generates; None when it takes it from a file."""
     requests = scenario.workload.requests
     if requests is None:
-        return generate(scenario.workload, scenario.run.seed) if scenario.workload.trace is None else None
+        from_file = scenario.workload.trace is not None or reads_files(scenario.workload)
+        return None if from_file else generate(scenario.workload, scenario.run.seed)
 
     place = {request.id: index for index, request in enumerate(requests)}
 

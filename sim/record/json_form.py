@@ -139,6 +139,8 @@ def _line(value: Any) -> str:
     if isinstance(value, Ms):
         return ms_text(value)
     if isinstance(value, Decimal):
+        if value.is_infinite():
+            return '"inf"'  # JSON has no such number
         return f"{value.normalize():f}" if value % 1 else f"{int(value)}.0"
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 

@@ -23,7 +23,7 @@ from sim.request import Workload, default_id
 from sim.scenario import Scenario
 from sim.show import escape, show, show_path
 from sim.workload.build import of_requests
-from sim.workload.generate import declared
+from sim.workload.generate import declared, generate
 
 MAX_BYTES = 2**30
 """Largest result file that is read. More belongs into a folder of tables."""
@@ -183,6 +183,8 @@ def workload_of(run: Run, scenario: Scenario) -> Workload:
     prompt_tokens = np.array([row.prompt_tokens for row in rows], dtype=np.int64)
     output_tokens = np.array([row.output_tokens for row in rows], dtype=np.int64)
     base = Workload.of(arrival_ns, prompt_tokens, output_tokens) if asked is None else of_requests(asked)
+    if scenario.workload.classes is not None:  # which of them a request belongs to is not shown
+        base = _generated(scenario)
     shown = replace(
         base,
         arrival_ns=arrival_ns,
@@ -191,6 +193,13 @@ def workload_of(run: Run, scenario: Scenario) -> Workload:
         ids=None if all(id_ == default_id(index) for index, id_ in enumerate(ids)) else ids,
     )
     return declared(shown, scenario.workload)
+
+
+def _generated(scenario: Scenario) -> Workload:
+    try:
+        return generate(scenario.workload, scenario.run.seed, scenario.folder)
+    except ScenarioError as error:
+        raise ResultError(*error.args) from None
 
 
 def _result(document: Mapping[str, Any], run: Run, base: Scenario, where: str) -> Result:

@@ -17,7 +17,7 @@ def build(scenario: Scenario) -> tuple[Workload, str | None]:
     if asked.trace is None:
         from sim.workload.generate import generate
 
-        return generate(asked, scenario.run.seed), None
+        return generate(asked, scenario.run.seed, scenario.folder), None
     from sim.workload.traces import read_trace
 
     path, trace = scenario.trace_path(), asked.trace

@@ -46,17 +46,20 @@ count = 3 -> counts = 3
 count = 3 -> count = 3⏎count = 4
     s.toml (line 5, column 10): not valid TOML: cannot overwrite a value
 count = 3 -> count = 3⏎requests = [{prompt_tokens = 1, output_tokens = 1}]
-    s.toml (line 3): workload: requests and count together; exactly one of requests, trace, count
+    s.toml (line 3): workload: requests and count together; exactly one of requests, trace, count,
+        classes
 count = 3 -> requests = [{prompt_tokens = 1, output_tokens = 1}]
     s.toml (line 5): workload.arrivals: with requests; only for generated requests, which have count, arrivals,
         prompt_tokens, output_tokens
 count = 3 -> count = 3⏎trace = {path = "t.csv"}
-    s.toml (line 3): workload: trace and count together; exactly one of requests, trace, count
+    s.toml (line 3): workload: trace and count together; exactly one of requests, trace, count,
+        classes
 count = 3 -> trace = {path = "t.csv"}
     s.toml (line 5): workload.arrivals: with trace; only for generated requests, which have count, arrivals,
         prompt_tokens, output_tokens
 count = 3 -> count = 3⏎trace = {path = "t.csv"}⏎requests = [{prompt_tokens = 1, output_tokens = 1}]
-    s.toml (line 3): workload: requests, trace and count together; exactly one of requests, trace, count
+    s.toml (line 3): workload: requests, trace and count together; exactly one of requests, trace, count,
+        classes
 arrivals = {process = "poisson", rate_per_s = 4.0}⏎ ->
     s.toml (line 3): workload.arrivals: missing; generated requests have count, arrivals, prompt_tokens,
         output_tokens

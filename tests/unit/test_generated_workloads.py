@@ -21,9 +21,12 @@ from sim.analysis.verify import verify, verify_document
 from sim.record import json_form
 from sim.request import Ints, Workload
 from sim.template import TEMPLATE
-from sim.workload.arrivals import MAX_INSTANT_NS, PROCESSES, Deterministic, Given, Poisson
+from sim.workload.arrivals import PROCESSES
 from sim.workload.build import build
-from sim.workload.lengths import DISTRIBUTIONS, Fixed, Uniform
+from sim.workload.distribution import Fixed, Uniform
+from sim.workload.lengths import DISTRIBUTIONS
+from sim.workload.process import MAX_INSTANT_NS
+from sim.workload.renewal import Deterministic, Given, Poisson
 from sim.workload.streams import stream
 
 DRAWS = 100_000
