@@ -75,8 +75,9 @@ class Control(NamedTuple):
 class Stationary:
     """A mean, a probability or a quantile in the stationary state.
 
-    ``slack``: what the theory itself may be off by, relatively; 0 if it is exact. ``bound``: the simulated value may be
-    as much below as it likes. ``otherwise``: why nothing can be said when a run has no such figure.
+    ``slack``: what the theory itself may be off by, relatively; 0 if it is exact. ``rough``: it is an approximation.
+    ``bound``: the simulated value may be as much below as it likes. ``otherwise``: why nothing can be said when a run
+    has no such figure.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Stationary:
     theory: float
     measure: Measure
     slack: float = 0.0
+    rough: bool = False
     bound: bool = False
     controls: Sequence[Control] = ()
     otherwise: str = "some runs have no such figure"
@@ -105,6 +107,7 @@ class Path:
     unit: str
     compare: Callable[[Sample], Comparison | None]
     otherwise: str = "no request finished"
+    bound: bool = False
 
 
 Claim = Stationary | Path
@@ -114,17 +117,24 @@ Claim = Stationary | Path
 class Finding:
     """A claim and what became of it. ``standard_error`` None: of one replication there is none."""
 
-    name: str
-    unit: str
+    claim: Claim
     theory: float
     simulated: float
     standard_error: float | None
     verdict: str
 
     @property
+    def name(self) -> str:
+        return self.claim.name
+
+    @property
+    def unit(self) -> str:
+        return self.claim.unit
+
+    @property
     def error_percent(self) -> float | None:
-        """Of the simulated value, relatively to the theory."""
-        return 100 * (self.simulated / self.theory - 1) if self.theory else None
+        """Of the simulated value, relatively to the theory; None beside a bound."""
+        return 100 * (self.simulated / self.theory - 1) if self.theory and not self.claim.bound else None
 
 
 class Estimate(NamedTuple):
@@ -196,23 +206,23 @@ def allowed_errors(freedom: int) -> float:
 
 def _of_stationary(claim: Stationary, found: Estimate) -> Finding:
     def finding(verdict: str) -> Finding:
-        return Finding(claim.name, claim.unit, claim.theory, found.mean, found.standard_error, verdict)
+        return Finding(claim, claim.theory, found.mean, found.standard_error, verdict)
 
     off = found.mean - claim.theory
     if found.standard_error is None:
         within = (off if claim.bound else abs(off)) <= claim.slack * abs(claim.theory)
-        return finding(_approximately(claim) if claim.slack and within else "not judged: one replication")
+        return finding(_agreement(claim) if claim.rough and within else "not judged: one replication")
     allowed = allowed_errors(found.freedom) * found.standard_error + claim.slack * abs(claim.theory)
     if (off if claim.bound else abs(off)) > allowed:
         return finding("differs")
-    return finding(_approximately(claim) if claim.slack else "agrees")
+    return finding(_agreement(claim))
 
 
-def _approximately(claim: Stationary) -> str:
-    return f"approximation within {100 * claim.slack:.3g} %"
+def _agreement(claim: Stationary) -> str:
+    return f"approximation within {100 * claim.slack:.3g} %" if claim.rough else "agrees"
 
 
 def _of_paths(claim: Path, paths: Sequence[Comparison]) -> Finding:
     theory, simulated = (float(np.mean(values)) for values in list(zip(*paths, strict=True))[:2])
     verdict = "differs" if any(path.different for path in paths) else "agrees"
-    return Finding(claim.name, claim.unit, theory, simulated, 0.0 if len(paths) > 1 else None, verdict)
+    return Finding(claim, theory, simulated, 0.0 if len(paths) > 1 else None, verdict)

@@ -21,10 +21,11 @@ SECONDS_PER_REQUEST = 100e-6
 
 @dataclass(frozen=True)
 class Report:
-    """``replications`` were run, with as many seeds from ``run.seed`` on."""
+    """``replications`` were run, with as many seeds from ``run.seed`` on; ``requests`` in each, where that is known."""
 
     scenario: Scenario
     replications: int
+    requests: int | None
     findings: Sequence[Finding]
     refusals: Sequence[Refusal]
     load: Load
@@ -39,6 +40,7 @@ class Report:
             "scenario": self.scenario.name,
             "policy": self.scenario.scheduler.policy,
             "replications": self.replications,
+            "requests": self.requests,
             "seed": self.scenario.run.seed,
             "arrivalRatePerS": self.load.arrival_rate,
             "saturationRatePerS": self.load.saturation_rate,
@@ -70,10 +72,17 @@ def checked(replications: int, requests: int | None) -> int:
     return replications
 
 
+def estimate(scenario: Scenario, runs: int) -> str:
+    """A warning, if all runs will take more than a minute."""
+    seconds = runs * (scenario.workload.stated or 0) * SECONDS_PER_REQUEST
+    return f"note: {runs} replications will take about {seconds / 60:,.0f} minutes" if seconds > 60 else ""
+
+
 def examine(scenario: Scenario, replications: int = DEFAULT_REPLICATIONS) -> Report:
     """Run the scenario with seeds from its own on, and compare. Requests that no law makes are run once."""
     checked(replications, scenario.workload.stated)
-    runs = replications if scenario.workload.count is not None else 1
+    given = scenario.workload.requests is not None or scenario.workload.trace is not None
+    runs = 1 if given else replications
     found = applicable(scenario)
     measured = Replications([claim for claims in found.claims.values() for claim in claims])
     load: Load | None = None
@@ -87,7 +96,7 @@ def examine(scenario: Scenario, replications: int = DEFAULT_REPLICATIONS) -> Rep
         findings += of_theory
         if not of_theory:
             refusals.append(Refusal(name, claims[0].otherwise))
-    return Report(scenario, runs, findings, refusals, load or Load(None, None))
+    return Report(scenario, runs, scenario.workload.stated, findings, refusals, load or Load(None, None))
 
 
 def _seeded(scenario: Scenario, runs: int) -> Iterator[Scenario]:

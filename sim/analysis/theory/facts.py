@@ -3,22 +3,30 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from sim.analysis.theory.alone import Alone
 from sim.analysis.theory.claims import Sample
-from sim.analysis.theory.laws import Service, Table, merged, table_of
+from sim.analysis.theory.laws import MOST_LENGTHS, Service, Table, merged, table_of
 from sim.analysis.theory.queues import Moments, Stream
+from sim.classes import LAWS, Traffic, drawn_together
 from sim.engine.plan import Blocked
+from sim.generated import Lengths
 from sim.policies.presets import BUDGETED, Axes, KvAxes, resolve
 from sim.request import Ints
 from sim.scenario import Scenario
-from sim.workload.arrivals import Process
-from sim.workload.lengths import Distribution
+from sim.workload.arrivals import PROCESSES
+from sim.workload.generate import arrival_law, length_law
+from sim.workload.process import Process
+from sim.workload.renewal import Poisson
 
 MS_PER_S = 1000
+
+SAME_LENGTH = 1.02
+"""Classes that last as long as each other up to this factor end together."""
 
 BLIND = ("fcfs", "lifo", "random", "priority", "edf")
 """Orders that do not look at lengths."""
@@ -42,6 +50,12 @@ class Source(NamedTuple):
     prompts: Table
     outputs: Table
     priority: int
+    requests: int
+
+    @property
+    def lasts(self) -> float:
+        """How long its requests arrive, on average, in ms."""
+        return self.requests / self.rate
 
 
 @dataclass(frozen=True)
@@ -86,11 +100,11 @@ class Facts:
         long = axes.long_prefill_tokens if axes.composition in BUDGETED else 0
         need(not long, "long_prefill_tokens: what a job holds depends on who waits")
         if axes.max_running != 1:
-            slots = "no limit" if axes.max_running is None else axes.max_running
+            slots = "has no limit" if axes.max_running is None else f"= {axes.max_running}"
             prompts_only = self.only_prompts and axes.composition not in BUDGETED and axes.prefills_per_job == 1
-            need(prompts_only, f"not a single slot: max_running = {slots}, and a job may hold several requests")
+            need(prompts_only, f"not a single slot: max_running {slots}, and a job may hold several requests")
             whole = axes.batching == "continuous" or axes.order == "fcfs"
-            need(whole, f"a batch of max_running = {slots} is formed before its members are ordered")
+            need(whole, f"a batch (max_running {slots}) is formed before its members are ordered")
 
     @cached_property
     def only_prompts(self) -> bool:
@@ -142,8 +156,11 @@ class Facts:
     @property
     def _order(self) -> str:
         """The order; priorities that are all the same are none."""
-        one = self.axes.order == "priority" and self.scenario.workload.count and len(self.priorities) == 1
-        return "fcfs" if one else self.axes.order
+        if self.axes.order != "priority":
+            return self.axes.order
+        requests = self.scenario.workload.requests
+        priorities = self.priorities if requests is None else {request.priority for request in requests}
+        return "fcfs" if len(priorities) == 1 else "priority"
 
     @cached_property
     def priorities(self) -> list[int]:
@@ -190,21 +207,27 @@ class Facts:
         need(asked.trace is None, "the requests are a trace, not of a law")
         need(getattr(asked, "clients", None) is None, "a closed loop: arrivals depend on the server")
         need(getattr(asked, "sessions", None) is None, "sessions: arrivals depend on the server")
-        need(getattr(asked, "correlation", None) in {None, 0}, "prompts and outputs are correlated")
-        classes = getattr(asked, "classes", None) or (asked,)
-        return [_source(each) for each in classes]
+        if asked.classes is None:
+            return [_source(asked, self._folder, asked.count or 0)]
+        found = [_source(each, self._folder, n) for each, n in zip(asked.classes, asked.counts, strict=True)]
+        shortest, longest = min(source.lasts for source in found), max(source.lasts for source in found)
+        need(longest <= SAME_LENGTH * shortest, "the classes end at different times: counts are not as the rates")
+        return found
+
+    @property
+    def _folder(self) -> Path:
+        return self.scenario.source.parent if self.scenario.source else Path()
 
     def poisson(self) -> None:
         for source in self.sources:
-            need(source.process == "poisson", f"arrivals are not Poisson: {source.process}")
+            need(isinstance(source.law, Poisson), f"arrivals are not Poisson: {source.process}")
 
     def renewal(self) -> Source:
         """The one class of arrivals whose gaps are independent and of a known variance."""
         need(len(self.sources) == 1, "several classes: their gaps together are not independent")
         (source,) = self.sources
-        need(
-            getattr(source.law, "gap_cv", None) is not None, f"{source.process}: gaps depend on one another or on time"
-        )
+        need(not isinstance(source.law, Poisson), "arrivals are Poisson: M/G/1 is exact")
+        need(source.law.gap_cv is not None, f"{source.process}: gaps depend on one another or on time")
         return source
 
     @property
@@ -242,22 +265,21 @@ class Facts:
         need(load > 0, "nothing takes any time that grows with the load")
 
 
-def _source(asked: object) -> Source:
-    arrivals = asked.arrivals  # type: ignore[attr-defined]
+def _source(asked: Traffic, folder: Path, count: int) -> Source:
+    arrivals, prompt, output = (getattr(asked, name) for name in LAWS)
     need(arrivals is not None, "there is no law of arrivals")
-    law: Process = arrivals.law
-    rate = getattr(law, "mean_rate_per_s", getattr(law, "rate_per_s", None))
-    need(rate is not None, f"arrivals of {arrivals.process} have no mean rate")
-    need(not getattr(arrivals, "exact_rate", False), "exact_rate scales the arrivals to their number")
-    prompts, outputs = (_table(getattr(asked, name), name) for name in ("prompt_tokens", "output_tokens"))
-    priority = getattr(asked, "priority", 0)
-    return Source(arrivals.process, law, float(rate) / MS_PER_S, prompts, outputs, priority)
+    law = arrival_law(arrivals, folder)
+    rate = law.mean_rate_per_s
+    if not rate:
+        raise DoesNotApply(f"arrivals of {arrivals.process} have no mean rate")
+    need(not asked.correlation and not drawn_together(prompt, output), "prompts and outputs are correlated")
+    name = arrivals.process if type(law) is PROCESSES.get(arrivals.process) else f"{arrivals.process}, changed"
+    prompts, outputs = _table(prompt, folder, "prompts"), _table(output, folder, "outputs")
+    return Source(name, law, float(rate) / MS_PER_S, prompts, outputs, asked.priority, count)
 
 
-def _table(lengths: object, name: str) -> Table:
-    law: Distribution = lengths.law  # type: ignore[attr-defined]
-    table = table_of(law)
-    kind = lengths.distribution  # type: ignore[attr-defined]
+def _table(lengths: Lengths, folder: Path, name: str) -> Table:
+    table = table_of(length_law(lengths, folder))
     if table is None:
-        raise DoesNotApply(f"{name} of {kind}: too many lengths, or of an unknown law")
+        raise DoesNotApply(f"{name} of {lengths.distribution}: more than {MOST_LENGTHS:,} lengths")
     return table

@@ -9,7 +9,7 @@ from sim.analysis.theory.alone import Alone
 from sim.analysis.theory.queues import Moments
 from sim.clock import NS_PER_MS
 from sim.request import Ints
-from sim.workload.lengths import Distribution, Fixed
+from sim.workload.distribution import Distribution, Fixed
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,9 +30,9 @@ class Table:
     tokens: Ints
     shares: Floats
 
-    def mean(self, of: npt.NDArray[np.generic] | None = None) -> float:
+    def mean(self, of: Ints | Floats | None = None) -> float:
         """Of the lengths, or of a value for each of them."""
-        return float(self.shares @ (self.tokens if of is None else of))
+        return float(self.shares @ np.asarray(self.tokens if of is None else of, dtype=np.float64))
 
     @property
     def only(self) -> int | None:
@@ -41,15 +41,12 @@ class Table:
 
 
 def table_of(law: Distribution) -> Table | None:
-    """The table of a law of lengths; None when it has too many lengths, or nothing is known of them."""
+    """The table of a law of lengths; None when it has too many lengths."""
     if isinstance(law, Fixed):
         return Table(np.array([law.value]), np.ones(1))
     most = 1
-    try:
-        while most < law.largest and 1 - law.cdf(np.array([most]))[0] > NEGLIGIBLE:
-            most *= 2
-    except NotImplementedError:
-        return None
+    while most < law.largest and most <= MOST_LENGTHS and 1 - law.cdf(np.array([most]))[0] > NEGLIGIBLE:
+        most *= 2
     most = min(most, law.largest)
     if most > MOST_LENGTHS:
         return None

@@ -9,7 +9,8 @@ import numpy as np
 from sim.analysis.theory.alone import longest_chunk
 from sim.analysis.theory.laws import Floats, Table, merged
 from sim.clock import NS_PER_S
-from sim.request import Ints
+from sim.record.result import Result
+from sim.request import NEVER, Ints, Status
 
 MS_PER_S = 1000
 
@@ -41,6 +42,11 @@ class Load:
         if self.arrival_rate is None or self.saturation_rate is None:
             return None
         return self.arrival_rate / self.saturation_rate
+
+    @property
+    def saturated(self) -> bool:
+        """Whether more comes than can be served: the queue grows as long as this goes on."""
+        return self.load is not None and self.load >= 1
 
 
 def arrival_rate(arrival_ns: Ints) -> float | None:
@@ -94,6 +100,18 @@ def _prefills(composition: str, at_once: int, budget: int | None, demand: Demand
 def _chunk(settings: Mapping[str, Any]) -> int | None:
     names = ("composition", "chunk_tokens", "chunked_prefill", "token_budget")
     return longest_chunk(*(settings[f"scheduler.{name}"] for name in names))
+
+
+def of_result(result: Result) -> Load:
+    """Of the requests of a run that were not turned away; of a cost model that is not linear no λ* is known."""
+    there = (result.requests["status"] != Status.REJECTED) & (result.requests["arrival_ns"] != NEVER)
+    columns = {name: result.requests[name][there] for name in _REQUEST_COLUMNS}
+    if result.settings["device.cost"] != "linear":
+        return Load(arrival_rate(columns["arrival_ns"]), None)
+    return of_requests(result.settings, columns)
+
+
+_REQUEST_COLUMNS = ("arrival_ns", "prompt_tokens", "output_tokens", "samples")
 
 
 def of_requests(settings: Mapping[str, Any], columns: Mapping[str, Ints]) -> Load:

@@ -113,7 +113,14 @@ def shared_steps(facts: Facts) -> Iterator[Claim]:
     def claim(name: str, theory: float, measure: Measure) -> Stationary:
         measure = _unless_limited(facts, measure)
         return Stationary(
-            f"processor sharing: {name}", "ms", theory, measure, SHARING_SLACK, controls=controls, otherwise=LIMITED
+            f"processor sharing: {name}",
+            "ms",
+            theory,
+            measure,
+            SHARING_SLACK,
+            rough=True,
+            controls=controls,
+            otherwise=LIMITED,
         )
 
     residual = sharing.mean_latency - sharing.mean_stay(steps)
@@ -151,7 +158,13 @@ def mean_field(facts: Facts) -> Iterator[Claim]:
     fixed = float(device.job_ms + device.decode_ms_per_batch)
     measure = _unless_limited(facts, _tpot)
     yield Stationary(
-        "mean field: mean TPOT", "ms", mean_field_tpot(fixed, each, load), measure, MEAN_FIELD_SLACK, otherwise=LIMITED
+        "mean field: mean TPOT",
+        "ms",
+        mean_field_tpot(fixed, each, load),
+        measure,
+        MEAN_FIELD_SLACK,
+        rough=True,
+        otherwise=LIMITED,
     )
 
 
@@ -181,7 +194,7 @@ def lone_requests(facts: Facts) -> Iterator[Claim]:
         different = int(((mine["ttft_ns"] != ttft) | (mine["e2e_ns"] != stay)).sum())
         return Comparison(float(stay.mean() / NS_PER_MS), float(mine["e2e_ns"].mean() / NS_PER_MS), different)
 
-    yield Path("lone requests: mean E2E, and each TTFT and E2E", "ms", compare, "no request was alone")
+    yield Path("lone requests: mean E2E", "ms", compare, "no request was alone")
 
 
 def batch_at_once(facts: Facts) -> Iterator[Claim]:
@@ -218,7 +231,7 @@ def batch_at_once(facts: Facts) -> Iterator[Claim]:
             end / NS_PER_MS, float(columns["e2e_ns"].mean() / NS_PER_MS), int((columns["e2e_ns"] != end).sum())
         )
 
-    yield Path("a batch at once: E2E of all", "ms", compare, "some requests did not finish")
+    yield Path("a batch at once: E2E", "ms", compare, "some requests did not finish")
 
 
 def least_work(facts: Facts) -> Iterator[Claim]:
@@ -248,4 +261,4 @@ def least_work(facts: Facts) -> Iterator[Claim]:
         count = len(output)
         return Comparison(float(1000 * count / work), float(1000 * count / busy), int(busy + rounding < work))
 
-    yield Path("saturation: requests per busy second are at most λ*", "/s", compare)
+    yield Path("saturation: rate while busy (bound)", "/s", compare, bound=True)

@@ -11,7 +11,6 @@ from sim.analysis.theory.laws import Service
 from sim.analysis.theory.paths import by_key, lindley
 from sim.analysis.theory.queues import (
     MD1,
-    Moments,
     Stream,
     busy_period,
     conserved,
@@ -23,6 +22,7 @@ from sim.analysis.theory.queues import (
 )
 from sim.clock import NS_PER_MS
 from sim.request import Ints, Status
+from sim.workload.renewal import Deterministic, Gamma
 
 FEW = 4
 """So many classes of lengths are shown one by one."""
@@ -58,7 +58,7 @@ def one_by_one(facts: Facts) -> Iterator[Claim]:
         return Comparison(float(expected.mean() / NS_PER_MS), float(wait.mean() / NS_PER_MS), different)
 
     name = "Lindley" if facts.axes.order == "fcfs" else f"one by one, {facts.axes.order}"
-    yield Path(f"{name}: mean wait, and each one", "ms", compare)
+    yield Path(f"{name}: mean wait", "ms", compare)
 
 
 def _poisson(facts: Facts) -> Stream:
@@ -118,7 +118,7 @@ def conservation(facts: Facts) -> Iterator[Claim]:
         product = service.astype(np.float64) * sample.wait_ns[kept]
         return stream.rate * float(product.mean()) / NS_PER_MS**2
 
-    yield Stationary("conservation law: load x wait, summed", "ms", conserved(*stream), measure)
+    yield Stationary("conservation law: load x wait", "ms", conserved(*stream), measure)
 
 
 def priorities(facts: Facts) -> Iterator[Claim]:
@@ -159,12 +159,10 @@ def exponential_service(facts: Facts) -> Iterator[Claim]:
     facts.single_slot()
     facts.in_order_of_arrival()
     source = facts.renewal()
-    need(source.process != "poisson", "arrivals are Poisson: M/G/1 is exact")
     mean, slack = exponential(facts, source)
-    shapes = {"deterministic": inf, "gamma": getattr(source.law, "shape", None)}
-    shape = shapes.get(source.process)
-    if shape is None:
+    if not isinstance(source.law, (Gamma, Deterministic)):
         raise DoesNotApply(f"the transform of {source.process} gaps is not known here")
+    shape = source.law.shape if isinstance(source.law, Gamma) else inf
     facts.below_saturation(source.rate * mean)
     theory = renewal_wait(source.rate, mean, gamma_gaps(source.rate, shape))
     yield Stationary("G/M/1: mean wait", "ms", theory, wait_ms, slack=slack)
@@ -196,12 +194,11 @@ def bound_by_variances(facts: Facts) -> Iterator[Claim]:
     facts.single_slot()
     facts.in_order_of_arrival()
     source = facts.renewal()
-    need(source.process != "poisson", "arrivals are Poisson: M/G/1 is exact")
     stream = facts.stream()
     facts.below_saturation(stream.load)
-    cv = float(getattr(source.law, "gap_cv", 0.0))
+    cv = source.law.gap_cv or 0.0
     theory = kingman_bound(stream.rate, (cv / stream.rate) ** 2, stream.service)
-    yield Stationary("Kingman: upper bound of the mean wait", "ms", theory, wait_ms, bound=True)
+    yield Stationary("Kingman: mean wait (bound)", "ms", theory, wait_ms, bound=True)
 
 
 def _busy_ms(sample: Sample) -> "np.typing.NDArray[np.float64]":
