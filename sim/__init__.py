@@ -40,12 +40,13 @@ def load(source: str | PathLike[str] | Mapping[str, Any], *, overrides: Mapping[
     """
     from sim import gallery, scenario
     from sim.policies.orders import ORDERS
+    from sim.policies.predictors import PREDICTORS
     from sim.policies.presets import COMPOSITIONS, PRESETS
     from sim.policies.victims import VICTIMS
     from sim.workload.traces import FORMATS
 
     known = {"policy": tuple(PRESETS), "composition": tuple(COMPOSITIONS), "format": tuple(FORMATS)}
-    known |= {"order": tuple(ORDERS), "victim": ("auto", *VICTIMS)}
+    known |= {"order": tuple(ORDERS), "predictor": tuple(PREDICTORS), "victim": ("auto", *VICTIMS)}
     place = source if isinstance(source, Mapping) else gallery.find(source)
     return scenario.load(place, overrides=overrides, known=known)
 

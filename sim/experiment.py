@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from sim.engine.monitor import Monitor
 from sim.errors import LimitError, ScenarioError
 from sim.policies.admission import NeverFits
-from sim.policies.presets import PRESETS, oddities, resolve
+from sim.policies.oddities import oddities
+from sim.policies.presets import PRESETS, resolve
 from sim.record.result import Result
 from sim.request import NEVER, Request, Status
 from sim.scenario import Scenario

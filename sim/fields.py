@@ -127,6 +127,15 @@ Factor = Annotated[
     AfterValidator(_exact(COST_DECIMALS, "")),
 ]
 
+Error = Annotated[
+    Decimal,
+    Field(ge=0, le=100, allow_inf_nan=False),
+    BeforeValidator(_widen),
+    AfterValidator(_no_minus_zero),
+    AfterValidator(_exact(COST_DECIMALS, "")),
+]
+"""How far something errs, 0 .. 100."""
+
 Gib = Annotated[
     Decimal,
     Field(gt=0, le=10**6, allow_inf_nan=False),

@@ -26,8 +26,9 @@ from sim.engine.state import Rules
 from sim.engine.swap import Swap
 from sim.errors import LimitError, StalledError
 from sim.policies.admission import NeverFits
-from sim.policies.orders import ORDERS
-from sim.policies.presets import Axes, Choice, KvAxes, compose, resolve
+from sim.policies.given import Given, given_of
+from sim.policies.orders import queue_of, shifts, urgency_of
+from sim.policies.presets import Choice, KvAxes, compose, resolve
 from sim.policies.victims import VICTIMS
 from sim.record.check import check_tokens
 from sim.record.log import Log
@@ -119,11 +120,13 @@ class Replica:
         self._faults = faults.schedule(scenario)
         self._swap = Swap(0 if kv is None or kv.preemption != "swap" else kv.swap_blocks)
         cost = LinearCost.of(scenario.device, Decimal(0) if scenario.kv is None else scenario.kv.swap_ms_per_block)
+        memory = memory_of(self._env, kv, workload)
+        given = given_of(axes, scenario.run.seed, workload, cost, memory.cached)
         parts = Parts(
             policy=compose(axes),
-            rules=_rules(axes, kv, scenario.run.seed, cost),
-            waiting=ORDERS[axes.order](),
-            memory=memory_of(self._env, kv, workload),
+            rules=_rules(kv, given),
+            waiting=queue_of(given),
+            memory=memory,
             swap=self._swap,
             never_fits=NeverFits(axes, kv, crashes=bool(self._faults.crashes_ns)),
         )
@@ -185,11 +188,18 @@ class Replica:
         ]
 
 
-def _rules(axes: Axes, kv: KvAxes | None, seed: int, cost: LinearCost) -> Rules:
-    name = "auto" if kv is None else kv.victim
+def _rules(kv: KvAxes | None, given: Given) -> Rules:
+    axes, name = given.axes, "auto" if kv is None else kv.victim
     if name == "auto":
         name = "lowest-priority" if axes.order == "priority" else "last"
-    return Rules(axes.limits, VICTIMS[name](seed), cost.reads_context, last_goes=name == "last")
+    return Rules(
+        limits=axes.limits,
+        victim=VICTIMS[name](given.seed),
+        reads_context=given.cost.reads_context,
+        last_goes=name == "last",
+        urgency=urgency_of(given),
+        shifting=shifts(axes),
+    )
 
 
 def _pool_costs(scenario: Scenario) -> dict[str, Any]:
@@ -207,7 +217,7 @@ def settings(scenario: Scenario, choice: Choice) -> dict[str, Any]:
     axes, kv = choice
     pool = dict.fromkeys(field.name for field in fields(KvAxes)) if kv is None else asdict(kv)
     tables = {
-        "scheduler": {"policy": scenario.scheduler.policy, **asdict(axes)},
+        "scheduler": {"policy": scenario.scheduler.policy, **axes.document()},
         "kv": {**pool, **_pool_costs(scenario)},
         "device": scenario.device.model_dump(),
         "run": scenario.run.model_dump(exclude={"policies", "variants"}),

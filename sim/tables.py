@@ -213,6 +213,21 @@ LESSON: dict[str, object] = {
 }
 """The lesson's device: the one that a scenario without a ``[device]`` table has."""
 
+
+class Ageing(Table):
+    """When a request that waits goes before all others: so long after it came, or passed over so often."""
+
+    by: Literal["ms", "passes"] = Field(description="What is counted: time, or admissions of who came later.",
+                                        examples=["passes"])  # fmt: skip
+    value: fields.Instant = Field(description="From how many on it goes first.", examples=[10])
+
+    @model_validator(mode="after")
+    def _whole_passes(self) -> Self:
+        if self.by == "passes" and self.value % 1:
+            raise at("value", "not an integer; passes are counted")
+        return self
+
+
 PolicyName = Annotated[fields.Name, fields.known("policy")]
 
 
@@ -242,6 +257,35 @@ class Scheduler(Table):
     )
     order: Annotated[fields.Name, fields.known("order")] | None = Field(
         default=None, description="Who of those who wait is first; default fcfs."
+    )
+    ageing: Ageing | None = Field(
+        default=None, description="Who has waited long, or was passed over often, goes first; default nobody."
+    )
+    preemptive: bool | None = Field(
+        default=None,
+        description="Whether who waits takes the place of who runs and comes after it in the order; default false.",
+    )
+    predictor: Annotated[fields.Name, fields.known("predictor")] | None = Field(
+        default=None, description="What orders by length go by; default declared: max_tokens."
+    )
+    predictor_error: fields.Error | None = Field(
+        default=None, description="noisy: sigma of the error's logarithm; rank-noisy: as a share of all ranks; 0.5."
+    )
+    mlfq_quantum_tokens: fields.Tokens | None = Field(
+        default=None, description="mlfq: tokens of the first level, each further one has twice as many; default 512."
+    )
+    mlfq_levels: Annotated[int, Field(ge=1, le=64)] | None = Field(default=None, description="mlfq: default 8.")
+    drr_quantum_tokens: fields.Tokens | None = Field(
+        default=None, description="drr: tokens that a tenant of weight 1 may spend more each round; default 512."
+    )
+    weights: dict[fields.Text, Annotated[int, Field(ge=1, le=10**6)]] | None = Field(
+        default=None, description="vtc, drr: by tenant, its share beside the others; default 1 each."
+    )
+    prompt_token_weight: Annotated[int, Field(ge=0, le=10**6)] | None = Field(
+        default=None, description="vtc: what a prompt token counts; default 1."
+    )
+    output_token_weight: Annotated[int, Field(ge=0, le=10**6)] | None = Field(
+        default=None, description="vtc: what an emitted token counts; default 2."
     )
     chunked_prefill: bool | None = Field(
         default=None, description="Whether a prefill may be cut to fit the budget; default the policy's."

@@ -14,6 +14,7 @@ from sim.analysis.tail import cut_off
 from sim.analysis.timetable import Timetable
 from sim.engine.plan import Loss
 from sim.record.again.fits import reason_against
+from sim.record.again.orders import gives_way
 from sim.record.again.walk import each_request
 from sim.request import NEVER, Ints, Status
 
@@ -103,12 +104,14 @@ def jobs_differ(facts: Facts, name: str, due_job: Ints) -> Iterator[Difference]:
 
 
 def without_pool(facts: Facts) -> Iterator[Difference]:
-    """Without a KV pool there is nothing that could be cached, and lost only in a crash."""
+    """Without a KV pool there is nothing that could be cached, and lost only in a crash or to who is more urgent."""
     admissions, preemptions = facts.record.admissions, facts.record.preemptions
+    may_crash, may_give_way = crashes(facts.claims), gives_way(facts.claims.axes)
     for row in np.flatnonzero(admissions["cached_tokens"] != 0).tolist():
         where = f"job {admissions['job'][row]}, {facts.claims.request(admissions['request'][row])} admitted, cached"
         yield Difference(where, 0, int(admissions["cached_tokens"][row]))
-    for row in np.flatnonzero((preemptions["loss"] != Loss.CRASH) | (not crashes(facts.claims))).tolist():
+    due = np.isin(preemptions["loss"], [Loss.CRASH] * may_crash + [Loss.RECOMPUTE] * may_give_way)
+    for row in np.flatnonzero(~due).tolist():
         where = f"job {preemptions['job'][row]}, {facts.claims.request(preemptions['request'][row])}"
         yield Difference(where, "running on", "preempted")
 

@@ -1,6 +1,6 @@
 """Contiguous allocation: one region per request for all that it declares, first fit in one address space (as Orca)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 
 from sim.engine.kv import Pool, Pooled, Standing, check_counts, declared_blocks
 from sim.errors import InvariantError
@@ -30,6 +30,15 @@ class Contiguous(Pooled, Standing):
         blocks = declared_blocks(request, self._block_tokens)
         has_room = self._pool.can_take(blocks + (self._watermark_blocks if others_run else 0))
         return has_room and self._first_fit(blocks) is not None
+
+    def fits_without(self, request: Request, tokens: int, leaving: Sequence[Request], *, others_run: bool) -> bool:
+        blocks, gone = declared_blocks(request, self._block_tokens), {other.index for other in leaving}
+        given = sum(map(self.held, leaving))
+        left = self._pool.left_of(given)
+        if blocks + (self._watermark_blocks if others_run else 0) > self._pool.free + left:
+            return False
+        stay = [region for index, region in self._regions.items() if index not in gone]
+        return any(size >= blocks for _, size in self._holes(stay, self._pool.withheld + given - left))
 
     def admit(self, request: Request, tokens: int, computed: int | None = None) -> None:
         blocks = declared_blocks(request, self._block_tokens)
@@ -65,24 +74,27 @@ class Contiguous(Pooled, Standing):
 
     def holes(self) -> list[tuple[int, int]]:
         """``(start, blocks)`` of each free stretch of addresses, in order; what a fault withholds is off the end."""
+        return self._holes(self._regions.values(), self._pool.withheld)
+
+    def _holes(self, regions: Iterable[tuple[int, int]], withheld: int) -> list[tuple[int, int]]:
         holes, end = [], 0
-        for start, blocks in sorted(self._regions.values()):
+        for start, blocks in sorted(regions):
             if start > end:
                 holes.append((end, start - end))
             end = start + blocks
         if self._pool.blocks > end:
             holes.append((end, self._pool.blocks - end))
-        return self._without_withheld(holes)
+        return _without(withheld, holes)
 
     def _first_fit(self, blocks: int) -> int | None:
         return next((start for start, size in self.holes() if size >= blocks), None)
 
-    def _without_withheld(self, holes: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Withheld blocks are the free ones with the highest addresses."""
-        withheld = self._pool.withheld
-        while withheld and holes:
-            start, size = holes.pop()
-            if size > withheld:
-                holes.append((start, size - withheld))
-            withheld -= min(size, withheld)
-        return holes
+
+def _without(withheld: int, holes: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Withheld blocks are the free ones with the highest addresses."""
+    while withheld and holes:
+        start, size = holes.pop()
+        if size > withheld:
+            holes.append((start, size - withheld))
+        withheld -= min(size, withheld)
+    return holes

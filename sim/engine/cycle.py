@@ -7,7 +7,7 @@ from typing import NoReturn
 from sim.costs.base import Work
 from sim.engine.kv import Memory
 from sim.engine.plan import Admission, Blocked, Chunk, Copy, Job, Kind, Loss, Preemption, Untold
-from sim.engine.queue import Queue
+from sim.engine.queue import Key, Queue
 from sim.engine.span import Decision
 from sim.engine.state import Rules, Running, State
 from sim.engine.swap import Swap
@@ -34,6 +34,8 @@ class Cycle:
 
     _closed = False
     _lacks_blocks = False
+    _was_short = False
+    """Whether somebody had to go for want of blocks."""
     _blocked = Blocked.NOTHING
     _stepped = False
     """Whether the cohort is in this job."""
@@ -56,6 +58,7 @@ class Cycle:
         self._admitted: list[Admission] = []
         self._preempted: list[Preemption] = []
         self._copies: list[Copy] = []
+        self._made_way: list[Request] = []
 
     # What a policy asks
 
@@ -70,17 +73,21 @@ class Cycle:
 
     @property
     def preempted(self) -> bool:
-        """Whether anybody was preempted in this cycle."""
-        return bool(self._preempted)
+        """Whether anybody was preempted in this cycle for want of blocks."""
+        return self._was_short
 
     def next_waiting(self) -> Request | None:
-        """The head of the queue, if anybody may be admitted: nobody before all who were swapped out are back."""
-        if self._closed:
+        """The head of the queue, if anybody may be admitted: nobody before all who were swapped out are back.
+
+        Unless it is more urgent than they are, in a preemptive order. Who made way in this cycle stays out for it.
+        """
+        head = self._state.waiting.head
+        if self._closed or head is None or head in self._made_way:
             return None
-        if self._swap.out:
-            self._blocked = Blocked.SWAPPED if self._state.waiting else Blocked.NOTHING
+        if self._swap.out and not all(self._is_before(head, request) for request, _ in self._swap.out.values()):
+            self._blocked = Blocked.SWAPPED
             return None
-        return self._state.waiting.head
+        return head
 
     def next_prefill(self) -> Request | None:
         """Whose prompt tokens come next: the first of ``running`` that still prefills, else the head of the queue."""
@@ -171,7 +178,7 @@ class Cycle:
     def decode_all(self) -> bool:
         """Schedule the next tokens of every running request whose prefill is complete; victims make room."""
         self.extend_all([request for request in self._step(UNBOUNDED, decodes_first=True) if not request.prefilling])
-        if not self._preempted:
+        if not self.preempted:
             self.extend_all([request for request in self.restore() if not request.prefilling])
         return not self.empty
 
@@ -198,6 +205,12 @@ class Cycle:
     def preempt(self) -> Request:
         """Take its blocks from the victim, even if it is in this job already; answers who it was."""
         victim = self._rules.victim(self._state.running.values(), self._memory)
+        self._was_short = True
+        self._evict(victim)
+        return victim
+
+    def _evict(self, victim: Request) -> None:
+        """It runs no longer: its blocks go to the host if they may, or are lost."""
         if victim.turn == self._turn:
             victim.turn = NEVER
             self._scheduled.remove(victim)
@@ -216,7 +229,6 @@ class Cycle:
         else:
             self._preempted.append(Preemption(victim, victim.forget(), Loss.RECOMPUTE))
             self._state.waiting.put_back(victim)
-        return victim
 
     # What the scheduler asks once the policy is done
 
@@ -260,9 +272,10 @@ class Cycle:
     def decision(self, job: Job) -> Decision:
         """What this cycle came to, once it was closed with this one job."""
         head = self._state.waiting.head
+        may_shift = self._rules.shifting and head is not None and not self._closed
         return Decision(
             whole=job.whole and job.decoding == len(self._state.running) and not self._swap.out
-            and not (job.admitted or job.preempted),
+            and not (job.admitted or job.preempted or may_shift),
             waits=head is not None,
             blocked=self._blocked,
             closed=self._closed,
@@ -307,18 +320,67 @@ class Cycle:
         return chunks
 
     def _admit(self, request: Request, cached: int, tokens: int, *, scheduled: bool) -> bool:
-        if self._closed or not self._has_slots(request):
+        if self._closed:
+            return False
+        if not self._has_room(request, cached + tokens) and not self._make_way(request, cached + tokens):
             return False
         state, memory = self._state, self._memory
-        if not memory.can_admit(request, cached + tokens, others_run=bool(state.running)):
-            self._blocked = Blocked.HOLES if memory.lacks_hole(request) else Blocked.BLOCKS
-            return False
         memory.admit(request, cached + tokens, None if scheduled else cached)
-        state.waiting.remove(request)
+        state.waiting.take(request)
         request.admitted(cached)
         state.join(request)
         self._admitted.append(Admission(request, cached))
         return True
+
+    def _has_room(self, request: Request, upto: int) -> bool:
+        """Whether a waiting request gets a slot and the memory for so many tokens."""
+        if not self._has_slots(request):
+            return False
+        memory = self._memory
+        if memory.can_admit(request, upto, others_run=bool(self._state.running)):
+            return True
+        self._blocked = Blocked.HOLES if memory.lacks_hole(request) else Blocked.BLOCKS
+        return False
+
+    # Preemptive orders
+
+    def _make_way(self, request: Request, upto: int) -> bool:
+        """Whether the request has room now that some who run, and are less urgent, have left: as few as will do.
+
+        Nobody leaves who joined in this very cycle.
+        """
+        joined = [admission.request for admission in self._admitted]
+        less = [
+            other for other in self._state.running.values() if self._is_before(request, other) and other not in joined
+        ]
+        less.sort(key=self._rank, reverse=True)
+        most = next((n for n in range(1, len(less) + 1) if self._fits_without(request, upto, less[:n])), None)
+        if most is None:
+            return False
+        leaving = less[:most]
+        for spared in less[: most - 1][::-1]:
+            others = [other for other in leaving if other is not spared]
+            if self._fits_without(request, upto, others):
+                leaving = others
+        for other in leaving:
+            self._evict(other)
+        self._made_way += leaving
+        self._blocked = Blocked.NOTHING
+        return True
+
+    def _fits_without(self, request: Request, upto: int, leaving: list[Request]) -> bool:
+        state, slots = self._state, self._rules.limits.max_running
+        if slots is not None and state.slots_taken - sum(r.samples for r in leaving) + request.samples > slots:
+            return False
+        return self._memory.fits_without(request, upto, leaving, others_run=len(leaving) < len(state.running))
+
+    def _is_before(self, request: Request, other: Request) -> bool:
+        urgency = self._rules.urgency
+        return urgency is not None and urgency(request) < urgency(other)
+
+    def _rank(self, request: Request) -> Key:
+        urgency = self._rules.urgency
+        return (*(urgency(request) if urgency else ()), request.arrival_ns, request.index)
 
     # The cohort
 

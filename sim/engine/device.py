@@ -56,8 +56,10 @@ class Device(Resource):
             return False
         ends_ns = line.ends_ns(count)
         last_ns = self.troubles.quiet_until_ns(now_ns) if self._can_fail else MAX_NS - 1
+        if last_ns <= now_ns:
+            return False
         if now_ns + ends_ns > last_ns:
-            count, ends_ns = line.within(last_ns - now_ns, count) if last_ns > now_ns else (0, 0)
+            count, ends_ns = line.within(last_ns - now_ns, count)
             if not count:
                 return False
         job.line, job.count, job.end_ns = line, count, now_ns + ends_ns

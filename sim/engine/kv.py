@@ -5,7 +5,7 @@ first (``can_take``) and acts then (``take``); acting without room, or giving wh
 raises at the call.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
@@ -27,6 +27,10 @@ class Pool(Container):
 
     def can_take(self, blocks: int) -> bool:
         return blocks <= self.free
+
+    def left_of(self, blocks: int) -> int:
+        """Of so many blocks, were they given back: how many would be free, and not withheld."""
+        return max(blocks - max(self._to_withhold - self.withheld, 0), 0)
 
     def take(self, blocks: int) -> None:
         if not 0 <= blocks <= self.free:
@@ -69,6 +73,10 @@ class Memory(Protocol):
 
     def admit(self, request: Request, tokens: int, computed: int | None = None) -> None:
         """Take memory for ``tokens``, of which ``computed`` are there (None: all of them are scheduled at once)."""
+
+    def fits_without(self, request: Request, tokens: int, leaving: Sequence[Request], *, others_run: bool) -> bool:
+        """Whether a waiting request could be admitted once these have left, who run."""
+        ...
 
     def lacks_hole(self, request: Request) -> bool:
         """Whether a waiting request fits into what is free, but into no part of it."""
@@ -188,6 +196,9 @@ class Unlimited(Standing):
         return 0
 
     def can_admit(self, request: Request, tokens: int, *, others_run: bool) -> bool:
+        return True
+
+    def fits_without(self, request: Request, tokens: int, leaving: Sequence[Request], *, others_run: bool) -> bool:
         return True
 
     def admit(self, request: Request, tokens: int, computed: int | None = None) -> None: ...
@@ -317,6 +328,11 @@ class Paged(Growing):
         needed, self._to_take = self._gate(request, self._block_tokens, tokens)
         self._asked = (request, tokens)
         return self._pool.can_take(needed + (self._watermark_blocks if others_run else 0))
+
+    def fits_without(self, request: Request, tokens: int, leaving: Sequence[Request], *, others_run: bool) -> bool:
+        needed, _ = self._gate(request, self._block_tokens, tokens)
+        free = self._pool.free + self._pool.left_of(sum(map(self.held, leaving)))
+        return needed + (self._watermark_blocks if others_run else 0) <= free
 
     def admit(self, request: Request, tokens: int, computed: int | None = None) -> None:
         if request.index in self._held:

@@ -10,7 +10,7 @@ those with numbers hold is put down when somebody may look for it.
 """
 
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import count, islice, repeat, takewhile
 
@@ -90,6 +90,20 @@ class Prefixed(Growing):
         needed, _ = self._gate(request, self._block_tokens, tokens)
         watermark = self._watermark_blocks if others_run else 0
         return self._pool.can_take(max(needed - hit.count, 0) + hit.revived + watermark)
+
+    def fits_without(self, request: Request, tokens: int, leaving: Sequence[Request], *, others_run: bool) -> bool:
+        """Blocks that only they hold come free; those of them that are hits are taken again at once."""
+        hit = self._hit(request)
+        needed, _ = self._gate(request, self._block_tokens, tokens)
+        holdings = [self._holdings[other.index] for other in leaving]
+        for other in leaving:
+            self._catch_up(other.index, self._holdings[other.index])
+        tables = Counter(block for holding in holdings for block in holding.table or ())
+        freed = {block for block, times in tables.items() if times == self._holders[block]}
+        given = len(freed) + sum(self.held(other) for other in leaving if self._holdings[other.index].table is None)
+        hits = hit.revived + len(freed.intersection(hit.blocks))
+        watermark = self._watermark_blocks if others_run else 0
+        return max(needed - hit.count, 0) + hits + watermark <= self._pool.free + self._pool.left_of(given)
 
     def admit(self, request: Request, tokens: int, computed: int | None = None) -> None:
         if request.index in self._holdings:

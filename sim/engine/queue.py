@@ -2,16 +2,22 @@
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, Protocol
 
 from sim.request import Request
 
-Key = Callable[[Request], tuple[int, ...]]
+Key = tuple[Any, ...]
+"""What requests are ranked by, the smallest first: exact numbers, as many for each request of a queue."""
 
 
 class Queue(Protocol):
-    """Who waits, and who of them is first. Ties everywhere: arrival, then place in the file."""
+    """Who waits, and who of them is first. Ties everywhere: arrival, then place in the file.
+
+    ``moves``: whether the order may change although nobody comes or goes, with time or with what is served.
+    """
+
+    moves: bool
 
     def __len__(self) -> int: ...
 
@@ -26,11 +32,20 @@ class Queue(Protocol):
     def put_back(self, request: Request) -> None:
         """One that was preempted."""
 
-    def remove(self, request: Request) -> None: ...
+    def take(self, request: Request) -> None:
+        """It is admitted."""
+
+    def remove(self, request: Request) -> None:
+        """It ends here."""
+
+    def settle(self, now_ns: int) -> None:
+        """A decision begins: the order is that of this instant. Only asked of one that moves."""
 
 
 class FcfsQueue(deque[Request]):
     """First come, first served: by (arrival, place in the file); who was preempted comes back to the head."""
+
+    moves = False
 
     @property
     def head(self) -> Request | None:
@@ -53,13 +68,22 @@ class FcfsQueue(deque[Request]):
         else:
             super().remove(request)
 
+    take = remove
+
+    def settle(self, now_ns: int) -> None: ...
+
 
 class KeyedQueue:
-    """The smallest key first; who was preempted comes back to the place of its key."""
+    """The smallest key first; who was preempted comes back to the place of its key.
 
-    def __init__(self, key: Key) -> None:
+    A key may go by how far its request has come, for that stays as it is while the request waits.
+    """
+
+    moves = False
+
+    def __init__(self, key: Callable[[Request], Key]) -> None:
         self._key = key
-        self._heap: list[tuple[tuple[int, ...], Request]] = []
+        self._heap: list[tuple[Key, Request]] = []
         self._waiting: dict[int, Request] = {}
 
     def __len__(self) -> int:
@@ -85,8 +109,72 @@ class KeyedQueue:
         if self._heap and self._heap[0][1] is request:
             heapq.heappop(self._heap)
 
-    def _ranked(self, request: Request) -> tuple[int, ...]:
+    take = remove
+
+    def settle(self, now_ns: int) -> None: ...
+
+    def _ranked(self, request: Request) -> Key:
         return (*self._key(request), request.arrival_ns, request.index)
+
+
+class Ranking(Protocol):
+    """An order that moves. Its keys are asked for whenever somebody looks at the queue."""
+
+    def settle(self, now_ns: int, waiting: Collection[Request], newcomers: Sequence[Request]) -> None:
+        """A decision begins. Of those who wait, ``newcomers`` have joined the queue since the last one."""
+
+    def key(self, request: Request) -> Key: ...
+
+    def taken(self, request: Request, waiting: Collection[Request]) -> None:
+        """It is admitted; the others stay behind."""
+
+
+class MovingQueue:
+    """The smallest key first, the keys being those of the moment; looked for anew after each admission."""
+
+    moves = True
+
+    def __init__(self, ranking: Ranking) -> None:
+        self._ranking = ranking
+        self._waiting: dict[int, Request] = {}
+        self._newcomers: list[Request] = []
+        self._head: Request | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(sorted(self._waiting.values(), key=self._ranked))
+
+    @property
+    def head(self) -> Request | None:
+        if self._head is None and self._waiting:
+            self._head = min(self._waiting.values(), key=self._ranked)
+        return self._head
+
+    def add(self, request: Request) -> None:
+        self._waiting[request.index] = request
+        self._newcomers.append(request)
+        self._head = None
+
+    put_back = add
+
+    def take(self, request: Request) -> None:
+        self.remove(request)
+        self._ranking.taken(request, self._waiting.values())
+
+    def remove(self, request: Request) -> None:
+        del self._waiting[request.index]
+        self._head = None
+
+    def settle(self, now_ns: int) -> None:
+        newcomers = [request for request in self._newcomers if request.index in self._waiting]
+        self._ranking.settle(now_ns, self._waiting.values(), newcomers)
+        self._newcomers.clear()
+        self._head = None
+
+    def _ranked(self, request: Request) -> Key:
+        return (*self._ranking.key(request), request.arrival_ns, request.index)
 
 
 def _comes_after(waiting: Request, newcomer: Request) -> bool:

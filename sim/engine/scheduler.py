@@ -72,6 +72,7 @@ class Scheduler:
         self._policy = parts.policy
         self._rules = parts.rules
         self._reads_context = parts.rules.reads_context
+        self._shifting = parts.rules.shifting
         self._memory = parts.memory
         self._swap = parts.swap
         self._never_fits = parts.never_fits
@@ -111,7 +112,7 @@ class Scheduler:
         waiting.add(request)
         if span is None:
             self.wake()
-        elif arrival_cuts(self._decision, same_head=waiting.head is self._kept_out):
+        elif self._shifting or arrival_cuts(self._decision, same_head=waiting.head is self._kept_out):
             self._cut(span, begun, ends_ns)
         return end
 
@@ -199,6 +200,8 @@ class Scheduler:
     def _plan(self) -> Sequence[Job]:
         """Let the policy fill a cycle; another one while all that it did was to preempt somebody."""
         state = self.state
+        if state.waiting.moves:
+            state.waiting.settle(int(self._env.now))
         while state.waiting or state.running or self._swap.out:
             self.policy_calls += 1
             cycle = Cycle(self.policy_calls, state, self._memory, self._swap, self._rules)

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from sim.engine.cohort import Cohort
 from sim.engine.kv import Memory
-from sim.engine.queue import Queue
+from sim.engine.queue import Key, Queue
 from sim.request import Request
 
 
@@ -50,6 +50,10 @@ Victim = Callable[[Running, Memory], Request]
 """Whom of the running requests to preempt."""
 
 
+Urgency = Callable[[Request], Key]
+"""What requests are compared by, the smallest being the most urgent."""
+
+
 class Limits(NamedTuple):
     """What the running requests and a job may come to; None: no limit."""
 
@@ -61,10 +65,14 @@ class Rules(NamedTuple):
     """What a cycle goes by beside its policy.
 
     ``reads_context``: the device's cost depends on it, so it is counted. ``last_goes``: the victim is always the last
-    admitted, so that whom to preempt does not depend on how far the others have come.
+    admitted, so that whom to preempt does not depend on how far the others have come. ``urgency``: a key by which the
+    head of the queue takes the place of those who run and are less urgent; None: it never does. ``shifting``: who comes
+    before whom may change although nobody comes or goes.
     """
 
     limits: Limits
     victim: Victim
     reads_context: bool = True
     last_goes: bool = False
+    urgency: Urgency | None = None
+    shifting: bool = False

@@ -1,6 +1,7 @@
 """Which requests can be served by no state of this system; they are rejected on arrival, with the arithmetic."""
 
 from sim.engine.kv import blocks_for
+from sim.policies.orders import makes_way
 from sim.policies.presets import BUDGETED, Axes, KvAxes
 from sim.request import Request
 
@@ -11,7 +12,7 @@ class NeverFits:
     def __init__(self, axes: Axes, kv: KvAxes | None, *, crashes: bool = False) -> None:
         self._axes = axes
         self._kv = kv
-        self._loses_memory = crashes or kv is not None
+        self._loses_memory = crashes or kv is not None or makes_way(axes)
 
     def __call__(self, request: Request) -> str | None:
         return self._length(request) or self._slots(request) or self._blocks(request) or self._budget(request)

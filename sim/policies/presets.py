@@ -1,7 +1,8 @@
 """Policy names. A policy is a row of values for independent axes; whatever a scenario writes overrules its row."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from sim.policies.prefill_first import PrefillFirst
 from sim.policies.static_batch import StaticBatch
 from sim.scenario import Kv, Scenario, Table
 from sim.spelling import nearest
+from sim.tables import Ageing
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +29,24 @@ class Axes:
     token_budget: int | None = None
     max_running: int | None = None
     order: str = "fcfs"
+    ageing: Ageing | None = None
+    preemptive: bool = False
+    predictor: str = "declared"
+    predictor_error: Decimal = Decimal("0.5")
+    mlfq_quantum_tokens: int = 512
+    mlfq_levels: int = 8
+    drr_quantum_tokens: int = 512
+    weights: Mapping[str, int] = field(default_factory=dict)
+    prompt_token_weight: int = 1
+    output_token_weight: int = 2
     chunked_prefill: bool = True
     long_prefill_tokens: int = 0
     max_model_tokens: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """The settings as values of a document."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value.model_dump() if isinstance(value, Ageing) else value for name, value in values.items()}
 
     @property
     def has_budget(self) -> bool:
@@ -140,7 +157,7 @@ def _resolve_kv(preset: Preset, kv: Kv, blocks: int) -> KvAxes:
 
 
 def _written(table: Table, axes: type[Axes] | type[KvAxes]) -> dict[str, Any]:
-    values = {field.name: getattr(table, field.name) for field in fields(axes)}
+    values = {each.name: getattr(table, each.name) for each in fields(axes)}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -148,36 +165,3 @@ def compose(axes: Axes) -> Policy:
     """The policy that these settings describe."""
     composition = COMPOSITIONS[axes.composition](axes)
     return StaticBatch(composition, getattr(composition, "stable_for", 1)) if axes.batching == "static" else composition
-
-
-def oddities(scenario: Scenario) -> Iterator[str]:
-    """What is legal and yet odd about the settings of this scenario's policy, up to where the policy is named."""
-    axes, kv = resolve(scenario)
-    for name in (*_unused(scenario, axes), *_unused_kv(scenario, kv)):
-        yield f"{name} is not used by"
-    budget, slots = axes.limits.token_budget, axes.max_running
-    if budget is not None and slots is not None and budget < slots:
-        yield f"token_budget = {budget} is below max_running = {slots}: not all can decode in one job under"
-    if budget is not None and axes.long_prefill_tokens > budget:
-        yield f"long_prefill_tokens = {axes.long_prefill_tokens} is above token_budget = {budget}, which holds under"
-
-
-def _unused(scenario: Scenario, axes: Axes) -> Iterator[str]:
-    """The settings of ``[scheduler]`` that the scenario writes and its policy does not read."""
-    read = (*USES[axes.composition], *(("token_budget",) if axes.has_budget else ()))
-    special = dict.fromkeys([*(name for names in USES.values() for name in names), "token_budget"])
-    written = scenario.scheduler.model_fields_set
-    return (f"scheduler.{name}" for name in special if name in written and name not in read)
-
-
-def _unused_kv(scenario: Scenario, kv: KvAxes | None) -> Iterator[str]:
-    """The settings of ``[kv]`` and ``[model]`` that the scenario writes and nothing reads."""
-    if scenario.model is not None and scenario.ledger is None:
-        yield "model"
-    if kv is None or scenario.kv is None:
-        return
-    idle = {"gate": kv.allocation == "contiguous"}
-    idle |= dict.fromkeys(("swap_blocks", "swap_ms_per_block"), kv.preemption != "swap")
-    for name in idle:
-        if idle[name] and name in scenario.kv.model_fields_set:
-            yield f"kv.{name}"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from sim.clock import ms_float, ms_text
 from sim.engine.plan import Kind
-from sim.record.replay import Event, events
+from sim.record.queues import events_of
+from sim.record.replay import Event
 from sim.record.tables import DECODE
 from sim.request import NEVER, Status
 
@@ -44,7 +45,7 @@ def run(result: Result) -> dict[str, Any]:
     return {
         **heading(result),
         "requests": [_request(result, index, id_) for index, id_ in enumerate(ids)],
-        "events": [_event(event, ids) for event in events(result.record, result.settings["scheduler.order"])],
+        "events": [_event(event, ids) for event in events_of(result)],
         "summary": summary(result.summary),
         "work": dict(result.work),
     }

@@ -14,6 +14,7 @@ from sim import scenario as scenarios
 from sim.errors import ResultError, ScenarioError
 from sim.files import looks_like_utf16, not_utf8, open_regular
 from sim.policies.orders import ORDERS
+from sim.policies.predictors import PREDICTORS
 from sim.policies.presets import COMPOSITIONS, PRESETS, resolve
 from sim.policies.victims import VICTIMS
 from sim.record.json_shape import Event, Run, check_version, shaped
@@ -151,6 +152,7 @@ def scenario_of(document: Mapping[str, Any]) -> Scenario:
         "policy": tuple(PRESETS),
         "composition": tuple(COMPOSITIONS),
         "order": tuple(ORDERS),
+        "predictor": tuple(PREDICTORS),
         "victim": ("auto", *VICTIMS),
     }
     try:

@@ -164,7 +164,7 @@ class Run(Shape):
     name: str
     policy: str
     incomplete: str | None = None
-    settings: dict[str, Scalar]
+    settings: dict[str, Scalar | dict[str, Scalar]]
     requests: list[Asked] = Field(min_length=1)
     events: list[Event]
     summary: Summary
@@ -187,7 +187,7 @@ class Heading(Shape):
     name: str
     policy: str
     incomplete: str | None = None
-    settings: dict[str, Scalar]
+    settings: dict[str, Scalar | dict[str, Scalar]]
     provenance: Provenance
     summary: Summary
     work: dict[str, Count]

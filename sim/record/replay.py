@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from sim.engine.plan import Loss
-from sim.policies.orders import ORDERS
+from sim.engine.queue import Queue
 from sim.record.tables import DECODE, PREFILL, Record, Table
 from sim.request import NEVER, Flags, Request, Status
 
@@ -41,40 +41,49 @@ class Event(NamedTuple):
     free_blocks: int
 
 
-def events(record: Record, order: str) -> Iterator[Event]:
-    """Every job, in turn; ``order`` is that of the queue. Needs memory for one job at a time, beside the record."""
+def events(record: Record, queue: Queue, lists: Iterator[list[int]] | None = None) -> Iterator[Event]:
+    """Every job, in turn. Needs memory for one job at a time, beside the record.
+
+    ``queue``: an empty one, of the order of the run. ``lists``: who waits at each job, where the queue can't be asked
+    because its order goes by more than the record has.
+    """
     chunks = _by(record.schedule, "job", record.schedule["phase"] == PREFILL, ("request", "tokens", "place"))
     copies = _by(record.copies, "job", slice(None), ("request", "blocks", "out"))
     decoders = _Decoders(record.schedule)
-    crowd = _Crowd(record, order)
+    crowd = _Crowd(record, queue)
     jobs = {name: column.tolist() for name, column in record.jobs.items()}
     samples = record.workload.samples.tolist()
     for job, decode_requests in enumerate(jobs["decode_requests"]):
-        preempted = crowd.move(job)
+        preempted = crowd.move(job, jobs["start_ns"][job])
         active = decoders.step() if decode_requests else ()
         decodes = (Scheduled(request, samples[request], DECODE) for request in crowd.running if request in active)
+        scheduled = _merge(chunks.get(job, ()), decodes)
         yield Event(
             job=job,
             start_ns=jobs["start_ns"][job],
             end_ns=jobs["end_ns"][job],
             kind=jobs["kind"][job],
-            scheduled=_merge(chunks.get(job, ()), decodes),
+            scheduled=scheduled,
             copied=[Copied(*row) for row in copies.get(job, ())],
             preempted=preempted,
-            waiting=crowd.waiting(),
+            waiting=crowd.waiting() if lists is None else next(lists),
             running=list(crowd.running),
             free_blocks=jobs["free_blocks"][job],
         )
+        crowd.book(scheduled)
 
 
 class _Crowd:
     """Who waits and who runs, job after job."""
 
-    def __init__(self, record: Record, order: str) -> None:
+    def __init__(self, record: Record, queue: Queue) -> None:
         self.running: dict[int, None] = {}
-        self._queue = _Line(record, order)
+        self._queue = queue
+        self._workload = record.workload
+        self._requests: dict[int, Request] = {}
+        """Those who came, as far as they are by then."""
         self._swapped: set[int] = set()
-        self._admitted = _by(record.admissions, "job", slice(None), ("request", "back"))
+        self._admitted = _by(record.admissions, "job", slice(None), ("request", "back", "cached_tokens"))
         self._preempted = _by(record.preemptions, "job", slice(None), ("request", "loss"))
         self._arrivals: dict[int, list[int]] = defaultdict(list)
         self._ends: dict[int, list[int]] = defaultdict(list)
@@ -86,59 +95,51 @@ class _Crowd:
                 self._ends[ended[request]].append(request)
 
     def waiting(self) -> list[int]:
-        return list(self._queue)
+        return [request.index for request in self._queue]
 
-    def move(self, job: int) -> list[int]:
+    def move(self, job: int, now_ns: int) -> list[int]:
         """Up to what stands once ``job`` is scheduled; answers who was preempted for it."""
-        for request in self._arrivals.get(job, ()):
+        for index in self._arrivals.get(job, ()):
+            request = self._requests[index] = Request(self._workload.spec(index))
             self._queue.add(request)
         preempted = self._preempted.get(job, ())
-        for request, loss in preempted:
-            del self.running[request]
-            if loss == Loss.SWAP:
-                self._swapped.add(request)
-            else:
-                self._queue.put_back(request)
-        for request in self._ends.get(job, ()):
-            self._take_out(request)
-        for request, back in self._admitted.get(job, ()):
+        for index, loss in preempted:
+            self._lose(index, loss)
+        for index in self._ends.get(job, ()):
+            self._take_out(index)
+        if self._queue.moves:
+            self._queue.settle(now_ns)
+        for index, back, cached_tokens in self._admitted.get(job, ()):
             if back:
-                self._swapped.remove(request)
+                self._swapped.remove(index)
             else:
-                self._queue.remove(request)
-            self.running[request] = None
-        return [request for request, _ in preempted]
+                self._queue.take(self._requests[index])
+                self._requests[index].admitted(cached_tokens)
+            self.running[index] = None
+        return [index for index, _ in preempted]
 
-    def _take_out(self, request: int) -> None:
-        if request in self.running:
-            del self.running[request]
-        elif request in self._swapped:
-            self._swapped.remove(request)
+    def book(self, scheduled: Sequence[Scheduled]) -> None:
+        """The job has ended."""
+        for index, tokens, _ in scheduled:
+            self._requests[index].compute(tokens)
+
+    def _lose(self, index: int, loss: int) -> None:
+        del self.running[index]
+        if loss == Loss.SWAP:
+            self._swapped.add(index)
+        else:
+            self._requests[index].forget()
+            self._queue.put_back(self._requests[index])
+
+    def _take_out(self, index: int) -> None:
+        request = self._requests.pop(index)
+        request.ended = True
+        if index in self.running:
+            del self.running[index]
+        elif index in self._swapped:
+            self._swapped.remove(index)
         else:
             self._queue.remove(request)
-
-
-class _Line:
-    """The queue of the order, over indices."""
-
-    def __init__(self, record: Record, order: str) -> None:
-        self._workload = record.workload
-        self._requests: dict[int, Request] = {}
-        self._queue = ORDERS[order]()
-
-    def __iter__(self) -> Iterator[int]:
-        return (request.index for request in self._queue)
-
-    def add(self, index: int) -> None:
-        request = self._requests[index] = Request(self._workload.spec(index))
-        self._queue.add(request)
-
-    def put_back(self, index: int) -> None:
-        self._requests[index].admitted_before = True
-        self._queue.put_back(self._requests[index])
-
-    def remove(self, index: int) -> None:
-        self._queue.remove(self._requests[index])
 
 
 class _Decoders:

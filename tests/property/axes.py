@@ -39,6 +39,10 @@ COMPOSITIONS = ("mixed", "prefill-first", "alternate", "mixed-decode-first")
 COSTS = (1, 0, 0, 0.25, 2, 0.000001, 0.0000004, 0.333333333333)
 
 
+ORDERS = ("fcfs", "lifo", "priority", "sjf", "srpt", "hrrn", "edf", "least-slack", "mlfq", "vtc", "drr", "lpm",
+          "random")  # fmt: skip
+
+
 class HangError(AssertionError):
     """A decision that never ends."""
 
@@ -224,6 +228,37 @@ class Builder:
     def _instant(self, most: int) -> float:
         """Milliseconds: whole ones more often than quarters."""
         return self._of(float(self._number(0, most)), float(self._number(0, most)), self._number(0, 4 * most) / 4)
+
+
+def with_order(document: Document, seed: int) -> Document:
+    """The same scenario under another order of the queue: any of them, with what it can be combined with."""
+    rng = random.Random(f"order {seed}")
+    tenants = [{"tenant": rng.choice("abc")} for _ in document["workload"]["requests"]]
+    deadlines = [{"deadline_ms": rng.choice([0, 5, 9.5, 20, 300])} if rng.random() < 0.7 else {} for _ in tenants]
+    requests = [
+        {**request, **tenant, **deadline}
+        for request, tenant, deadline in zip(document["workload"]["requests"], tenants, deadlines, strict=True)
+    ]
+    ageing = rng.choice([None, None, {"by": "ms", "value": rng.choice([0, 3, 12.5])},
+                         {"by": "passes", "value": rng.choice([0, 1, 3])}])  # fmt: skip
+    scheduler = _written(
+        order=rng.choice(ORDERS),
+        preemptive=rng.choice([None, True, True]),
+        ageing=ageing,
+        predictor=rng.choice([None, "oracle", "declared", "noisy", "rank-noisy"]),
+        predictor_error=rng.choice([None, 0, 2.5]),
+        mlfq_quantum_tokens=rng.choice([None, 1, 2, 5]),
+        mlfq_levels=rng.choice([None, 1, 2, 3]),
+        drr_quantum_tokens=rng.choice([None, 1, 3, 8]),
+        weights=rng.choice([None, {"a": 2}, {"a": 1, "b": 3}]),
+        prompt_token_weight=rng.choice([None, 0, 3]),
+        output_token_weight=rng.choice([None, 0, 5]),
+    )
+    return {
+        **document,
+        "workload": {"requests": requests},
+        "scheduler": {**document.get("scheduler", {}), **scheduler},
+    }
 
 
 def left_out(document: Document) -> bool:

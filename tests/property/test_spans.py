@@ -183,3 +183,17 @@ def test_durations_that_grow_with_the_context_are_exact(context_ms: float) -> No
     device = {"job_ms": 0.2000001, "prefill_ms_per_token": 0.02, "decode_ms_per_batch": 1.0000003,
               "decode_ms_per_request": 0.0100007, "context_ms_per_token": context_ms}  # fmt: skip
     assert assert_no_trace(crowd(device=device), f"context {context_ms}") > 3
+
+
+def test_jobs_of_no_length_that_begin_when_the_device_becomes_slow_are_slow() -> None:
+    """0.4 ns round to none, twice that to one: those who decode at 9 ms, when it begins, take 1 ns each.
+
+    The prefill of 9 tokens ends just then. Nine more tokens: the last leaves at 9.000009 ms.
+    """
+    document = crowd(
+        device={"prefill_ms_per_token": 1, "decode_ms_per_request": 0.0000004},
+        faults=[{"kind": "slow", "at_ms": 9, "until_ms": 10, "factor": 2}],
+    )
+    document["workload"] = {"requests": [{"id": "A", "prompt_tokens": 9, "output_tokens": 10}]}
+    assert_no_trace(document, "slow from now on")
+    assert sim.simulate(sim.load(document)).token_times("A")[-1] == 9_000_009

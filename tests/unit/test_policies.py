@@ -11,7 +11,8 @@ from tiny import Document, column, log, queues, request, scenario, simulate
 
 import sim
 from sim.errors import ScenarioError
-from sim.policies.presets import PRESETS, Axes, Choice, KvAxes, compose, oddities, resolve
+from sim.policies.oddities import oddities
+from sim.policies.presets import PRESETS, Axes, Choice, KvAxes, compose, resolve
 from sim.scenario import load as read
 
 # --- prefill first ---------------------------------------------------------------------------------------------------

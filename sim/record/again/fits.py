@@ -1,6 +1,7 @@
 """Which requests can be served by no state of the system, once more; the reasons are part of a result."""
 
 from sim.policies.presets import Axes, Choice, KvAxes
+from sim.record.again.orders import gives_way
 from sim.record.again.pool import blocks_of
 from sim.record.again.server import Req
 
@@ -15,7 +16,7 @@ def reason_against(req: Req, choice: Choice, *, crashes: bool) -> str | None:
         return f"{req.samples} samples run at once, max_running is {slots}"
     reason = None if kv is None else _too_large(req, kv)
     if reason is None and axes.has_budget and axes.token_budget is not None:
-        reason = _never_in_one_job(req, axes, axes.token_budget, again=crashes or kv is not None)
+        reason = _never_in_one_job(req, axes, axes.token_budget, again=crashes or kv is not None or gives_way(axes))
     return reason
 
 

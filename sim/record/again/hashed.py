@@ -20,7 +20,7 @@ class Hashed(Counted):
 
     def __init__(self, kv: KvAxes, contents: "Contents") -> None:
         super().__init__(kv)
-        self._contents = contents
+        self.contents = contents
         self._spent: list[int] = []
         self._unused = 0
         self._kept: OrderedDict[int, None] = OrderedDict()
@@ -35,7 +35,7 @@ class Hashed(Counted):
         """The longest run of its first blocks that are there; one token at least is left to compute."""
         found: list[int] = []
         for number in range((holder.known - 1) // self.size):
-            same = self._with.get(self._contents.key(holder.index, number))
+            same = self._with.get(self.contents.key(holder.index, number))
             if not same:
                 break
             found.append(next(iter(same)))
@@ -93,7 +93,7 @@ class Hashed(Counted):
         last = holder.known if holder.samples == 1 else holder.prompt
         full = min(tokens, last) // self.size
         for number in range(self._findable[holder.index], full):
-            key = self._key[table[number]] = self._contents.key(holder.index, number)
+            key = self._key[table[number]] = self.contents.key(holder.index, number)
             self._with.setdefault(key, {})[table[number]] = None
         self._findable[holder.index] = max(self._findable[holder.index], full)
         next_full = (tokens // self.size + 1) * self.size - 1

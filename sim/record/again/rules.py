@@ -34,7 +34,7 @@ def _mixed(turn: Turn) -> None:
     if axes.composition == "mixed-decode-first":
         order = [req for req in order if not req.prefills] + [req for req in order if req.prefills]
     turn.extend(order, most, cut=axes.chunked_prefill)
-    if turn.preempted:
+    if turn.short:
         return
     turn.extend(turn.bring_back(), most, cut=axes.chunked_prefill)
     while turn.left > 0 and (head := turn.head()) is not None:

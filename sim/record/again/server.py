@@ -1,11 +1,11 @@
 """The server, once more: who waits, runs and is swapped out, and the job that a decision puts together."""
 
-from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sim.engine.plan import Blocked, Kind, Loss
 from sim.policies.presets import Axes, KvAxes
+from sim.record.again.orders import Line
 from sim.record.again.pool import Boundless
 
 NO_BOUND = 2**62
@@ -65,8 +65,8 @@ class Server:
     axes: Axes
     memory: Boundless
     victim: Victim
+    line: Line
     host_blocks: int
-    waiting: list[Req] = field(default_factory=list)
     running: dict[int, Req] = field(default_factory=dict)
     swapped: dict[int, Req] = field(default_factory=dict)
     blocked: Blocked = Blocked.NOTHING
@@ -74,23 +74,14 @@ class Server:
     slots: int = 0
 
     @classmethod
-    def of(cls, axes: Axes, kv: KvAxes | None, memory: Boundless, victim: Victim) -> "Server":
+    def of(cls, axes: Axes, kv: KvAxes | None, memory: Boundless, victim: Victim, line: Line) -> "Server":
         host = kv.swap_blocks if kv is not None and kv.preemption == "swap" else 0
-        return cls(axes, memory, victim, host)
+        return cls(axes, memory, victim, line, host)
 
-    def add(self, req: Req) -> None:
-        """A newcomer: behind all that wait, or in the place of its key."""
-        if self.axes.order == "fcfs":
-            self.waiting.append(req)
-        else:
-            insort(self.waiting, req, key=urgency)
-
-    def put_back(self, req: Req) -> None:
-        """One that lost its blocks: to the head, or into the place of its key."""
-        if self.axes.order == "fcfs":
-            self.waiting.insert(0, req)
-        else:
-            insort(self.waiting, req, key=urgency)
+    @property
+    def waiting(self) -> list[Req]:
+        """In the order of the queue."""
+        return self.line.in_order()
 
     def join(self, req: Req) -> None:
         self.running[req.index] = req
@@ -110,8 +101,8 @@ class Server:
         if self.swapped.pop(req.index, None) is not None:
             self.host_blocks += req.host
             return "swapped"
-        if req in self.waiting:
-            self.waiting.remove(req)
+        if req in self.line.waiting:
+            self.line.drop(req)
             return "waiting"
         return "not arrived"
 
@@ -122,7 +113,7 @@ class Server:
             self.leave(req)
             lost.append((req.index, req.computed, int(Loss.CRASH)))
             req.computed = 0
-            self.put_back(req)
+            self.line.put_back(req)
         self.memory.forget()
         return lost
 

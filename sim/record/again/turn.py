@@ -1,8 +1,10 @@
 """One decision under way, once more: who goes into the job, who joins for it, and who has to go."""
 
 from collections.abc import Iterable
+from copy import deepcopy
 
 from sim.engine.plan import Blocked, Kind, Loss
+from sim.record.again.orders import gives_way
 from sim.record.again.server import NO_BOUND, Planned, Req, Server, age
 from sim.record.tables import DECODE, PREFILL
 
@@ -21,6 +23,10 @@ class Turn:
         self.preempted: list[tuple[int, int, int]] = []
         self.copies: list[tuple[int, int, int]] = []
         self.closed = False
+        self.gone: list[Req] = []
+        """Who made way for somebody more urgent."""
+        self.short = False
+        """Whether somebody had to go for want of blocks."""
         self.lacks_blocks = False
         """Whether somebody who runs had no blocks for the next of its prompt."""
         self.blocked = Blocked.NOTHING
@@ -28,12 +34,15 @@ class Turn:
     def head(self) -> Req | None:
         """Who is next in the queue, if anybody may join: first all come back who were swapped out."""
         server = self.server
-        if self.closed:
+        if self.closed or not server.waiting:
             return None
-        if server.swapped:
-            self.blocked = Blocked.SWAPPED if server.waiting else Blocked.NOTHING
+        first = server.waiting[0]
+        if first in self.gone:
             return None
-        return server.waiting[0] if server.waiting else None
+        if any(not self.before(first, req) for req in server.swapped.values()):
+            self.blocked = Blocked.SWAPPED
+            return None
+        return first
 
     def next_prompt(self) -> Req | None:
         """Who prefills next: of those who run the first that can, else the head of the queue."""
@@ -55,18 +64,28 @@ class Turn:
 
     def admit(self, req: Req, tokens: int) -> bool:
         server = self.server
-        if self.closed or not self.has_slots(req):
+        if self.closed:
             return False
         cached = server.memory.cached(req)
-        if not server.memory.admits(req, cached + tokens, others=bool(server.running)):
-            self.blocked = Blocked.HOLES if server.memory.lacks_hole(req) else Blocked.BLOCKS
-            return False
+        if not self.has_room(req, cached + tokens):
+            if not self.make_way(req, cached + tokens):
+                return False
+            self.blocked = Blocked.NOTHING
         server.memory.admit(req, cached + tokens, cached)
-        server.waiting.remove(req)
+        server.line.admit(req)
         req.computed, req.cached, req.target = cached, cached, req.known
         server.join(req)
         self.admitted.append((req.index, cached, 0))
         return True
+
+    def has_room(self, req: Req, upto: int) -> bool:
+        memory = self.server.memory
+        if not self.has_slots(req):
+            return False
+        if memory.admits(req, upto, others=bool(self.server.running)):
+            return True
+        self.blocked = Blocked.HOLES if memory.lacks_hole(req) else Blocked.BLOCKS
+        return False
 
     def prefill(self, req: Req, tokens: int) -> bool:
         """So much of a prompt, if budget and blocks are there; nobody has to go for it."""
@@ -116,7 +135,7 @@ class Turn:
     def decode(self) -> bool:
         """All who have their prompt, and of those who come back the same; whether there is work now."""
         self.extend([req for req in self.server.running.values() if not req.prefills])
-        if not self.preempted:
+        if not self.short:
             self.extend([req for req in self.bring_back() if not req.prefills])
         return bool(self.taken)
 
@@ -139,9 +158,55 @@ class Turn:
         return back
 
     def preempt(self) -> Req:
-        """The victim loses its blocks, to the host if they fit there, and its place in this job."""
+        """The victim of the rule has to go for want of blocks."""
+        self.short = True
+        victim = self.server.victim(list(self.server.running.values()))
+        self.evict(victim)
+        return victim
+
+    def make_way(self, head: Req, tokens: int) -> bool:
+        """Somebody who runs and is less urgent goes, as many of them as it takes; whether the head has room then.
+
+        Nobody goes without whom it would have room all the same: of two of them the less urgent goes.
+        """
         server = self.server
-        victim = server.victim(list(server.running.values()))
+        joined = {index for index, *_ in self.admitted}
+        behind = [req for req in server.running.values() if self.before(head, req) and req.index not in joined]
+        behind.sort(key=lambda req: (*server.line.urgency(req), *age(req)))
+        go: list[Req] = []
+        while behind:
+            go.append(behind.pop())
+            if self.would_fit(head, tokens, go):
+                break
+        else:
+            return False
+        for req in go[-2::-1]:
+            spared = [other for other in go if other is not req]
+            if self.would_fit(head, tokens, spared):
+                go = spared
+        for req in go:
+            self.evict(req)
+        self.gone += go
+        return True
+
+    def before(self, req: Req, other: Req) -> bool:
+        line = self.server.line
+        return gives_way(line.axes) and line.urgency(req) < line.urgency(other)
+
+    def would_fit(self, head: Req, upto: int, go: list[Req]) -> bool:
+        """Whether it would get in without these: tried on a copy."""
+        server, most = self.server, self.server.axes.max_running
+        if most is not None and server.slots - sum(req.samples for req in go) + head.samples > most:
+            return False
+        shared = getattr(server.memory, "contents", None)
+        memory, gone = deepcopy((server.memory, go), {id(shared): shared})
+        for req in gone:
+            memory.release(req)
+        return memory.admits(head, upto, others=len(go) < len(server.running))
+
+    def evict(self, victim: Req) -> None:
+        """It loses its blocks, to the host if they fit there, and its place in this job."""
+        server = self.server
         tokens, _ = self.taken.pop(victim.index, (0, 0))
         self.left += tokens
         blocks = victim.held
@@ -155,8 +220,7 @@ class Turn:
         else:
             self.preempted.append((victim.index, victim.computed, int(Loss.RECOMPUTE)))
             victim.computed = 0
-            server.put_back(victim)
-        return victim
+            server.line.put_back(victim)
 
     def jobs(self) -> list[Planned]:
         """Copies out, copies in, then the work; none when there is nothing to do."""

@@ -6,10 +6,12 @@ from heapq import heapify, heappop
 from typing import NamedTuple
 
 from sim.clock import instant_ns
+from sim.costs.linear import LinearCost
 from sim.engine.plan import Blocked
 from sim.policies.presets import Choice
 from sim.record.again.fits import reason_against
 from sim.record.again.hashed import Contents, Hashed
+from sim.record.again.orders import KEYS, line_of
 from sim.record.again.pool import Boundless, Counted, Regions
 from sim.record.again.rules import VICTIMS, decide, victim_rule
 from sim.record.again.server import OffTheRecordError, Planned, Req, Server
@@ -71,7 +73,11 @@ class Walk:
         self._lost: list[tuple[int, int, int]] = []
         """Who was preempted in the turn under way."""
         rule = VICTIMS.get(victim_rule(axes, kv))
-        self._server = Server.of(axes, kv, _memory(choice, workload), rule or self._recorded)
+        memory = _memory(choice, workload)
+        if axes.order not in KEYS:
+            raise OffTheRecordError(f"nobody here knows the rule of order {axes.order}")
+        line = line_of(axes, scenario.run.seed, workload, LinearCost.of(scenario.device), memory.cached)
+        self._server = Server.of(axes, kv, memory, rule or self._recorded, line)
         horizon_ms = scenario.run.horizon_ms
         self._horizon_ns = FOREVER if horizon_ms is None else instant_ns(horizon_ms)
         self._to_come = _instants(scenario, workload)
@@ -130,7 +136,7 @@ class Walk:
         self.ends[index].arrived_job = self._number
         reason = reason_against(self.requests[index], self._choice, crashes=self._crashes)
         if reason is None:
-            self._server.add(self.requests[index])
+            self._server.line.add(self.requests[index])
         else:
             self._end(index, Status.REJECTED, reason, NEVER)
 
@@ -144,6 +150,7 @@ class Walk:
         if self._crashed:
             self._crashed = False
             self._carried += server.crash()
+        server.line.begin(now_ns)
         jobs, blocked = self._plan()
         if not jobs:
             return None
