@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sim.analysis.theory.laws import Floats
 from sim.analysis.theory.paths import BusyPeriods, busy_periods
 from sim.clock import NS_PER_MS
 from sim.record.result import Result
@@ -110,7 +111,20 @@ class Path:
     bound: bool = False
 
 
-Claim = Stationary | Path
+@dataclass(frozen=True)
+class Quantile:
+    """A quantile in the stationary state, of values of all replications together: of one alone it is biased."""
+
+    name: str
+    unit: str
+    theory: float
+    probability: float
+    values_ms: Callable[[Sample], Floats]
+    bound: bool = False
+    otherwise: str = "no request finished"
+
+
+Claim = Stationary | Quantile | Path
 
 
 @dataclass(frozen=True)
@@ -150,13 +164,11 @@ class Replications:
     """What the claims of a scenario measured, run after run: a number each, so that no run is kept."""
 
     claims: Sequence[Claim]
-    measured: list[list[float | Comparison | None]] = field(default_factory=list)
+    measured: list[list[Any]] = field(default_factory=list)
     controlled: list[list[list[float | None]]] = field(default_factory=list)
 
     def add(self, sample: Sample) -> None:
-        self.measured.append(
-            [c.measure(sample) if isinstance(c, Stationary) else c.compare(sample) for c in self.claims]
-        )
+        self.measured.append([_asked(claim, sample) for claim in self.claims])
         self.controlled.append(
             [[k.measure(sample) for k in c.controls] if isinstance(c, Stationary) else [] for c in self.claims]
         )
@@ -170,14 +182,33 @@ class Replications:
             return _of_paths(claim, paths) if paths else None
         if any(value is None for value in column):
             return None
+        if isinstance(claim, Quantile):
+            return _judged(claim, pooled_quantile(column, claim.probability))
         controls = np.array([row[place] for row in self.controlled], dtype=np.float64).reshape(len(column), -1)
         expected = np.array([control.expected for control in claim.controls])
-        return _of_stationary(claim, estimate(np.array(column, dtype=np.float64), controls - expected))
+        return _judged(claim, estimate(np.array(column, dtype=np.float64), controls - expected))
 
 
-def estimate(
-    values: "np.typing.NDArray[np.float64]", errors: "np.typing.NDArray[np.float64] | None" = None
-) -> Estimate:
+def _asked(claim: Claim, sample: Sample) -> Any:
+    if isinstance(claim, Path):
+        return claim.compare(sample)
+    return claim.measure(sample) if isinstance(claim, Stationary) else claim.values_ms(sample)
+
+
+def pooled_quantile(runs: Sequence[Floats], probability: float) -> Estimate:
+    """A quantile of the values of all runs together; its standard error by leaving out one run after another.
+
+    Source: Efron and Tibshirani (1993), "An Introduction to the Bootstrap", chapter 11 (the jackknife).
+    """
+    whole = float(np.quantile(np.concatenate(runs), probability))
+    n = len(runs)
+    if n == 1:
+        return Estimate(whole, None, 0)
+    without = np.array([np.quantile(np.concatenate([*runs[:k], *runs[k + 1 :]]), probability) for k in range(n)])
+    return Estimate(whole, sqrt((n - 1) * float(without.var())), n - 1)
+
+
+def estimate(values: Floats, errors: Floats | None = None) -> Estimate:
     """Of independent replications. ``errors``: a row each, what the controls are off by.
 
     With controls, the mean where these are as expected, by linear regression. Source: Lavenberg and Welch (1981), "A
@@ -204,22 +235,16 @@ def allowed_errors(freedom: int) -> float:
     return float(t.isf(t.sf(SIGMAS, STANDARD_RUNS - 1), freedom))
 
 
-def _of_stationary(claim: Stationary, found: Estimate) -> Finding:
-    def finding(verdict: str) -> Finding:
-        return Finding(claim, claim.theory, found.mean, found.standard_error, verdict)
-
-    off = found.mean - claim.theory
+def _judged(claim: Stationary | Quantile, found: Estimate) -> Finding:
+    relative, rough = (claim.slack, claim.rough) if isinstance(claim, Stationary) else (0.0, False)
+    slack = relative * abs(claim.theory)
+    distance = found.mean - claim.theory if claim.bound else abs(found.mean - claim.theory)
+    verdict = f"approximation within {100 * relative:.3g} %" if rough else "agrees"
     if found.standard_error is None:
-        within = (off if claim.bound else abs(off)) <= claim.slack * abs(claim.theory)
-        return finding(_agreement(claim) if claim.rough and within else "not judged: one replication")
-    allowed = allowed_errors(found.freedom) * found.standard_error + claim.slack * abs(claim.theory)
-    if (off if claim.bound else abs(off)) > allowed:
-        return finding("differs")
-    return finding(_agreement(claim))
-
-
-def _agreement(claim: Stationary) -> str:
-    return f"approximation within {100 * claim.slack:.3g} %" if claim.rough else "agrees"
+        verdict = verdict if rough and distance <= slack else "not judged: one replication"
+    elif distance > allowed_errors(found.freedom) * found.standard_error + slack:
+        verdict = "differs"
+    return Finding(claim, claim.theory, found.mean, found.standard_error, verdict)
 
 
 def _of_paths(claim: Path, paths: Sequence[Comparison]) -> Finding:

@@ -91,7 +91,7 @@ class Facts:
         need(getattr(workload, "patience_ms", None) is None, "clients run out of patience")
         need(not self.axes.max_model_tokens, "max_model_tokens cuts outputs")
         need(self.kv is None or not self.kv.prefix_cache, "the prefix cache shortens services")
-        need(not getattr(self.axes, "preemptive", False), "the order interrupts requests")
+        need(not self.axes.preemptive, "the order interrupts requests")
 
     def single_slot(self) -> None:
         """Requests are served one after another, each as if it were alone."""
@@ -169,7 +169,7 @@ class Facts:
 
     def believed_output(self) -> int | None:
         """What an order by length takes every output for; None: what it is."""
-        predictor = getattr(self.axes, "predictor", "declared")
+        predictor = self.axes.predictor
         need(predictor in {"oracle", "declared"}, f"predictor {predictor} errs")
         bound = self.scenario.workload.max_tokens
         return bound if predictor == "declared" and isinstance(bound, int) else None
@@ -183,7 +183,7 @@ class Facts:
         if order == "priority":
             return workload.priority[sample.order]
         if order in {"sjf", "srpt"}:
-            declared = getattr(self.axes, "predictor", "declared") == "declared"
+            declared = self.axes.predictor == "declared"
             return columns["prompt_tokens"] + (
                 workload.max_tokens[sample.order] if declared else columns["output_tokens"]
             )
@@ -193,7 +193,7 @@ class Facts:
         """Whether :meth:`key` knows this order: one in which nobody's place changes while they wait."""
         order = self.axes.order
         need(order in {"fcfs", "lifo", "priority", "sjf", "srpt"}, f"order {order} has no key that is known beforehand")
-        need(getattr(self.axes, "ageing", None) is None, "ageing changes the order of those who wait")
+        need(self.axes.ageing is None, "ageing changes the order of those who wait")
         if order in {"sjf", "srpt"}:
             self.believed_output()
 

@@ -5,9 +5,9 @@ from math import inf
 
 import numpy as np
 
-from sim.analysis.theory.claims import Claim, Comparison, Path, Sample, Stationary
+from sim.analysis.theory.claims import Claim, Comparison, Path, Quantile, Sample, Stationary
 from sim.analysis.theory.facts import DoesNotApply, Facts, Source, need
-from sim.analysis.theory.laws import Service
+from sim.analysis.theory.laws import Floats, Service
 from sim.analysis.theory.paths import by_key, lindley
 from sim.analysis.theory.queues import (
     MD1,
@@ -88,7 +88,7 @@ def constant_service(facts: Facts) -> Iterator[Claim]:
             yield Stationary(f"M/D/1: P(wait <= {time} S)", "", theory, _at_most(time * service))
         for percent in (90, 95, 99):
             theory = queue.wait_quantile(percent / 100) * service
-            yield Stationary(f"M/D/1: wait p{percent}", "ms", theory, _quantile(percent))
+            yield Quantile(f"M/D/1: wait p{percent}", "ms", theory, percent / 100, _waits_ms)
 
 
 def any_service(facts: Facts) -> Iterator[Claim]:
@@ -126,7 +126,7 @@ def priorities(facts: Facts) -> Iterator[Claim]:
     need(facts.axes.order == "priority", f"order {facts.axes.order}, not priority")
     _poisson(facts)
     need(len(facts.priorities) > 1, "all have the same priority")
-    need(getattr(facts.axes, "ageing", None) is None, "ageing changes the order of those who wait")
+    need(facts.axes.ageing is None, "ageing changes the order of those who wait")
     groups = [[s for s in facts.sources if s.priority == priority] for priority in facts.priorities]
     waits = priority_waits([facts.stream(group) for group in groups])
     for priority, wait in zip(facts.priorities, waits, strict=True):
@@ -201,7 +201,7 @@ def bound_by_variances(facts: Facts) -> Iterator[Claim]:
     yield Stationary("Kingman: mean wait (bound)", "ms", theory, wait_ms, bound=True)
 
 
-def _busy_ms(sample: Sample) -> "np.typing.NDArray[np.float64]":
+def _busy_ms(sample: Sample) -> Floats:
     return np.asarray((sample.busy.end_ns - sample.busy.start_ns) / NS_PER_MS)
 
 
@@ -221,8 +221,8 @@ def _at_most(ms: float) -> Callable[[Sample], float | None]:
     return lambda sample: float((sample.wait_ns[sample.kept] <= ms * NS_PER_MS).mean())
 
 
-def _quantile(percent: int) -> Callable[[Sample], float | None]:
-    return lambda sample: float(np.percentile(sample.wait_ns[sample.kept], percent) / NS_PER_MS)
+def _waits_ms(sample: Sample) -> Floats:
+    return np.asarray(sample.wait_ns[sample.kept] / NS_PER_MS)
 
 
 def _of_priority(priority: int) -> Callable[[Sample], float | None]:
