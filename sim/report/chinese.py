@@ -183,7 +183,8 @@ class Chinese(Texts):
 
     def verdict(self, verdict: str) -> str:
         known = {"agrees": "一致", "differs": "不一致", "not judged: one replication": "未判定：只运行一次"}
-        return known.get(verdict) or verdict.replace("approximation within", "近似，误差不超过")
+        short = verdict.replace("not judged: too short; it takes", "未判定：太短，需要").replace("requests", "条请求")
+        return known.get(verdict) or short.replace("approximation within", "近似，误差不超过")
 
     def progress(self, run: str, ended: int, total: int | None, seconds: str) -> str:
         done = f"已结束 {self.requests(ended)}" if total is None else f"{self.requests(total)}中 {ended:,} 条已结束"

@@ -47,6 +47,7 @@ def check(case: Case, report: Report, most_error: float) -> None:
         assert finding.standard_error is not None
         assert finding.standard_error <= most_error * abs(finding.theory), name
         assert abs(finding.simulated - finding.theory) <= allowed(finding), name
+        assert finding.verdict.startswith(("agrees", "approximation")), name
     wrong = [finding for finding in report.findings if finding.verdict == "differs"]
     assert wrong == []
     for finding in report.findings:

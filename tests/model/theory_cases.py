@@ -73,7 +73,7 @@ MD1_LAWS: Mapping[float, tuple[tuple[float, ...], tuple[float, ...], tuple[float
     0.95: ((), (), ()),
 }
 MD1_MEANS = {0.5: (0.5, 2, 4), 0.8: (2, 5, 100), 0.9: (4.5, 10, 900), 0.95: (9.5, 20, 7600)}
-MD1_REQUESTS = {0.5: 6_000, 0.8: 30_000, 0.9: 24_000, 0.95: 30_000}
+MD1_REQUESTS = {0.5: 6_000, 0.8: 60_000, 0.9: 22_000, 0.95: 40_000}
 
 
 def constant_services() -> Iterator[Case]:
@@ -95,20 +95,20 @@ ERLANG_4 = {"distribution": "gamma", "mean": 1000, "cv": 0.5}
 
 
 def any_services() -> Iterator[Case]:
-    for load, wait, n in ((0.5, 1.0, 4_000), (0.8, 4.0, 16_000), (0.9, 9.0, 10_000), (0.95, 19.0, 16_000)):
+    for load, wait, n in ((0.5, 1.0, 7_000), (0.8, 4.0, 22_000), (0.9, 9.0, 12_000), (0.95, 19.0, 45_000)):
         # The geometric law has E[S²] = 2 - 1/1000 instead of 2.
         yield Case(f"M/M/1 {load}", load, n, poisson(load, GEOMETRIC), PER_1000, SLOT, {PK: wait}, accuracy=6e-4)
-    yield Case("M/E4/1 0.8", 0.8, 12_000, poisson(0.8, ERLANG_4), PER_1000, SLOT, {PK: 2.5}, accuracy=1e-5)
-    for load, wait, n in ((0.5, 2.868421, 12_000), (0.8, 11.473684, 24_000), (0.9, 25.815789, 20_000)):
+    yield Case("M/E4/1 0.8", 0.8, 11_000, poisson(0.8, ERLANG_4), PER_1000, SLOT, {PK: 2.5}, accuracy=1e-5)
+    for load, wait, n in ((0.5, 2.868421, 6_000), (0.8, 11.473684, 40_000), (0.9, 25.815789, 16_000)):
         yield Case(f"two-point {load}", load, n, poisson(load / 1.9, TWO_POINT), PER_TOKEN, SLOT, {PK: wait})
     for mean, waits in ((10, (0.95, 3.8, 8.55)), (100, (0.995, 3.98, 8.955))):
         law = {"distribution": "geometric", "mean": mean}
-        for load, wait, n in zip((0.5, 0.8, 0.9), waits, (4_000, 16_000, 10_000), strict=True):
+        for load, wait, n in zip((0.5, 0.8, 0.9), waits, (7_000, 22_000, 12_000), strict=True):
             values = {PK: wait * mean}
             yield Case(f"geometric {mean} {load}", load, n, poisson(load / mean, law), PER_TOKEN, SLOT, values)
     device = {"prefill_ms_per_token": 0.005, "decode_ms_per_request": 0.01}
     outputs = choice((1, 101), (1, 1))
-    yield Case("prompt and decodes 0.8", 0.8, 16_000, poisson(0.8, fixed(100), outputs), device, SLOT, {PK: 2.5})
+    yield Case("prompt and decodes 0.8", 0.8, 10_000, poisson(0.8, fixed(100), outputs), device, SLOT, {PK: 2.5})
 
 
 COBHAM = "priorities (Cobham): mean wait"
@@ -131,24 +131,23 @@ def classes(*rows: tuple[int, float, int]) -> Document:
 def orders() -> Iterator[Case]:
     by_priority = {**SLOT, "order": "priority"}
     for load, first, second, n in (
-        (0.5, 0.333333, 0.666667, 4_000),
-        (0.8, 0.666667, 3.333333, 24_000),
-        (0.9, 0.818182, 8.181818, 12_000),
+        (0.5, 0.333333, 0.666667, 3_000),
+        (0.8, 0.666667, 3.333333, 10_000),
+        (0.9, 0.818182, 8.181818, 10_000),
     ):
         values = {f"{COBHAM} at 0": first, f"{COBHAM} at 1": second, f"{COBHAM} of all": (first + second) / 2}
         work = classes((0, load / 2, 1), (1, load / 2, 1))
         yield Case(f"two priorities {load}", load, n, work, PER_TOKEN, by_priority, values)
     rate = 0.8 / 1.9
     values = {SJF: 5.172881, f"{SJF} at 2 tokens": 3.694915, f"{SJF} at 11 tokens": 18.474576, KLEINROCK: 9.178947}
-    yield Case("shortest first 0.8", 0.8, 40_000, poisson(rate, TWO_POINT), PER_TOKEN, {**SLOT, "order": "sjf"}, values)
+    yield Case("shortest first 0.8", 0.8, 45_000, poisson(rate, TWO_POINT), PER_TOKEN, {**SLOT, "order": "sjf"}, values)
     longest_first = classes((0, rate * 0.1, 10), (1, rate * 0.9, 1))
     values = {f"{COBHAM} at 1": 19.818182, f"{COBHAM} at 0": 3.963636, f"{COBHAM} of all": 18.232727}
     values |= {KLEINROCK: 9.178947}
-    yield Case("longest first 0.8", 0.8, 40_000, longest_first, PER_TOKEN, by_priority, values)
+    yield Case("longest first 0.8", 0.8, 20_000, longest_first, PER_TOKEN, by_priority, values)
     values = {PK: 11.473684, KLEINROCK: 9.178947}
-    for order in ("lifo", "random"):
-        scheduler = {**SLOT, "order": order}
-        yield Case(f"{order} 0.8", 0.8, 40_000, poisson(rate, TWO_POINT), PER_TOKEN, scheduler, values, short=False)
+    work = poisson(rate, TWO_POINT)
+    yield Case("lifo 0.8", 0.8, 40_000, work, PER_TOKEN, {**SLOT, "order": "lifo"}, values, short=False)
 
 
 GAMMA_WAITS: Mapping[float | str, tuple[float, float, float]] = {
@@ -162,12 +161,12 @@ GAMMA_WAITS: Mapping[float | str, tuple[float, float, float]] = {
 
 def gamma_arrivals() -> Iterator[Case]:
     for shape, waits in GAMMA_WAITS.items():
-        burstier = max(1.0, 1 / float(shape))
-        for load, wait, n in zip((0.5, 0.8, 0.9), waits, (5_000, 16_000, 10_000), strict=True):
+        bursts = max(1.0, 1 / float(shape))
+        sizes = (7_000, round(12_000 * bursts**0.6), round(9_000 * bursts**0.75))
+        for load, wait, n in zip((0.5, 0.8, 0.9), waits, sizes, strict=True):
             work = poisson(load, GEOMETRIC)
             work["arrivals"] = {"process": "gamma", "burstiness": shape, "rate_per_s": round(1000 * load, 9)}
-            requests = round(n * burstier**0.7)
-            yield Case(f"G/M/1 {shape} {load}", load, requests, work, PER_1000, SLOT, {"G/M/1: mean wait": wait})
+            yield Case(f"G/M/1 {shape} {load}", load, n, work, PER_1000, SLOT, {"G/M/1: mean wait": wait})
 
 
 # --- shared steps ----------------------------------------------------------------------------------------------------
@@ -187,7 +186,7 @@ def constant_steps() -> Iterator[Case]:
         values |= {"share of time in a step": 2 * (latency - steps)}
         named = {f"constant steps: {name}": value for name, value in values.items()}
         work = poisson(rate, ONE, fixed(steps))
-        yield Case(f"constant steps {rate} x {steps}", 0.5, 4_000, work, STEP, BATCH, named)
+        yield Case(f"constant steps {rate} x {steps}", 0.5, 2_500, work, STEP, BATCH, named)
 
 
 BULK = {
@@ -202,7 +201,9 @@ def bulk_services() -> Iterator[Case]:
         name = f"bulk service by {slots}"
         values = {f"{name}: mean wait": wait, f"{name}: share of time in a step": busy}
         scheduler = {**BATCH, "max_running": slots}
-        yield Case(f"{name} {load:.1f}", load, 16_000, poisson(rate, ONE), STEP, scheduler, values)
+        yield Case(
+            f"{name} {load:.1f}", load, 12_000 if slots == 1 else 6_000, poisson(rate, ONE), STEP, scheduler, values
+        )
 
 
 FIFTY = {

@@ -1,16 +1,14 @@
 """Which theories apply to a scenario, and why the others do not."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
 from sim.analysis.theory import shared, single_slot
 from sim.analysis.theory.claims import Claim
-from sim.analysis.theory.facts import DoesNotApply, Facts
+from sim.analysis.theory.facts import DoesNotApply, Facts, Theory
 from sim.scenario import Scenario
-
-Theory = Callable[[Facts], Iterator[Claim]]
 
 THEORIES: Mapping[str, Theory] = MappingProxyType(
     {

@@ -1,7 +1,7 @@
 """What theory says of a scenario, and how a simulation is asked whether it is so."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import sqrt
 from typing import Any, NamedTuple
@@ -17,6 +17,9 @@ from sim.request import Ints, Status
 
 HEAD, TAIL = 10, 5
 """Percent of the requests, by arrival, that no stationary mean counts: a run begins empty and ends empty."""
+
+RELAXATIONS = 3
+"""So many relaxation times have to pass before the first request that is counted."""
 
 SIGMAS, STANDARD_RUNS = 4, 24
 """An exact result may be off by 4 standard errors of 24 replications; of fewer, by as many as are as improbable."""
@@ -42,6 +45,12 @@ class Sample:
     def kept(self) -> slice:
         """The rows that stationary means are taken of."""
         return slice(-(-len(self) * HEAD // 100), len(self) - len(self) * TAIL // 100)
+
+    @property
+    def head_ms(self) -> float:
+        """From the first arrival to the first that is counted."""
+        arrival_ns = self.columns["arrival_ns"]
+        return float((arrival_ns[min(self.kept.start, len(self) - 1)] - arrival_ns[0]) / NS_PER_MS)
 
     @cached_property
     def wait_ns(self) -> Ints:
@@ -77,8 +86,8 @@ class Stationary:
     """A mean, a probability or a quantile in the stationary state.
 
     ``slack``: what the theory itself may be off by, relatively; 0 if it is exact. ``rough``: it is an approximation.
-    ``bound``: the simulated value may be as much below as it likes. ``otherwise``: why nothing can be said when a run
-    has no such figure.
+    ``bound``: the simulated value may be as much below as it likes. ``settles_ms``: the relaxation time, in which the
+    server forgets how it began. ``otherwise``: why nothing can be said when a run has no such figure.
     """
 
     name: str
@@ -89,6 +98,7 @@ class Stationary:
     rough: bool = False
     bound: bool = False
     controls: Sequence[Control] = ()
+    settles_ms: float = 0.0
     otherwise: str = "some runs have no such figure"
 
 
@@ -120,6 +130,7 @@ class Quantile:
     theory: float
     probability: float
     values_ms: Callable[[Sample], Floats]
+    settles_ms: float = 0.0
     bound: bool = False
     otherwise: str = "no request finished"
 
@@ -165,9 +176,13 @@ class Replications:
 
     claims: Sequence[Claim]
     measured: list[list[Any]] = field(default_factory=list)
+    head_ms: list[float] = field(default_factory=list)
+    requests: int = 0
     controlled: list[list[list[float | None]]] = field(default_factory=list)
 
     def add(self, sample: Sample) -> None:
+        self.requests = len(sample)
+        self.head_ms.append(sample.head_ms)
         self.measured.append([_asked(claim, sample) for claim in self.claims])
         self.controlled.append(
             [[k.measure(sample) for k in c.controls] if isinstance(c, Stationary) else [] for c in self.claims]
@@ -183,10 +198,19 @@ class Replications:
         if any(value is None for value in column):
             return None
         if isinstance(claim, Quantile):
-            return _judged(claim, pooled_quantile(column, claim.probability))
+            return self._judged(claim, pooled_quantile(column, claim.probability))
         controls = np.array([row[place] for row in self.controlled], dtype=np.float64).reshape(len(column), -1)
         expected = np.array([control.expected for control in claim.controls])
-        return _judged(claim, estimate(np.array(column, dtype=np.float64), controls - expected))
+        return self._judged(claim, estimate(np.array(column, dtype=np.float64), controls - expected))
+
+    def _judged(self, claim: Stationary | Quantile, found: Estimate) -> Finding:
+        """What is off is held against the theory only if the run was long enough to forget its beginning."""
+        finding = _judged(claim, found)
+        head_ms = min(self.head_ms)
+        if finding.verdict != "differs" or head_ms >= RELAXATIONS * claim.settles_ms:
+            return finding
+        needed = RELAXATIONS * claim.settles_ms / head_ms * self.requests if head_ms else float("inf")
+        return replace(finding, verdict=f"not judged: too short; it takes {needed:,.0f} requests")
 
 
 def _asked(claim: Claim, sample: Sample) -> Any:

@@ -1,15 +1,15 @@
 """What the theories ask of a scenario. Each question that is answered with no says why, in one sentence."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, wraps
+from pathlib import Path as FilePath
 from typing import NamedTuple
 
 import numpy as np
 
 from sim.analysis.theory.alone import Alone
-from sim.analysis.theory.claims import Sample
+from sim.analysis.theory.claims import Claim, Path, Sample
 from sim.analysis.theory.laws import MOST_LENGTHS, Service, Table, merged, table_of
 from sim.analysis.theory.queues import Moments, Stream
 from sim.classes import LAWS, Traffic, drawn_together
@@ -215,8 +215,8 @@ class Facts:
         return found
 
     @property
-    def _folder(self) -> Path:
-        return self.scenario.source.parent if self.scenario.source else Path()
+    def _folder(self) -> FilePath:
+        return self.scenario.source.parent if self.scenario.source else FilePath()
 
     def poisson(self) -> None:
         for source in self.sources:
@@ -265,7 +265,7 @@ class Facts:
         need(load > 0, "nothing takes any time that grows with the load")
 
 
-def _source(asked: Traffic, folder: Path, count: int) -> Source:
+def _source(asked: Traffic, folder: FilePath, count: int) -> Source:
     arrivals, prompt, output = (getattr(asked, name) for name in LAWS)
     need(arrivals is not None, "there is no law of arrivals")
     law = arrival_law(arrivals, folder)
@@ -278,8 +278,26 @@ def _source(asked: Traffic, folder: Path, count: int) -> Source:
     return Source(name, law, float(rate) / MS_PER_S, prompts, outputs, asked.priority, count)
 
 
-def _table(lengths: Lengths, folder: Path, name: str) -> Table:
+def _table(lengths: Lengths, folder: FilePath, name: str) -> Table:
     table = table_of(length_law(lengths, folder))
     if table is None:
         raise DoesNotApply(f"{name} of {lengths.distribution}: more than {MOST_LENGTHS:,} lengths")
     return table
+
+
+Theory = Callable[[Facts], Iterator[Claim]]
+"""What it claims of a scenario. ``DoesNotApply``: nothing, or nothing more."""
+
+
+def settling(relaxation_ms: Callable[[Facts], float]) -> Callable[[Theory], Theory]:
+    """Tells the claims of a theory how long the server takes to forget how it began."""
+
+    def decorate(theory: Theory) -> Theory:
+        @wraps(theory)
+        def told(facts: Facts) -> Iterator[Claim]:
+            for claim in theory(facts):
+                yield claim if isinstance(claim, Path) else replace(claim, settles_ms=relaxation_ms(facts))
+
+        return told
+
+    return decorate

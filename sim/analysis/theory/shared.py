@@ -8,7 +8,7 @@ import numpy as np
 from sim.analysis.theory.alone import static_batch_ns
 from sim.analysis.theory.batches import Sharing, bulk_service, constant_steps, mean_field_tpot
 from sim.analysis.theory.claims import Claim, Comparison, Control, Measure, Path, Sample, Stationary
-from sim.analysis.theory.facts import DoesNotApply, Facts, need
+from sim.analysis.theory.facts import DoesNotApply, Facts, need, settling
 from sim.analysis.theory.single_slot import no_wait, wait_ms
 from sim.clock import NS_PER_MS
 from sim.policies.presets import BUDGETED
@@ -16,6 +16,8 @@ from sim.request import NEVER, Status
 
 SHORT_STEPS = 10
 """Least mean steps of a request for which steps count as short."""
+
+NEARLY_ALL = 0.99
 
 SHARING_SLACK, MEAN_FIELD_SLACK = 0.005, 0.05
 LIMITED = "max_running, token_budget or the pool was met in some runs"
@@ -36,6 +38,7 @@ def _busy(sample: Sample) -> float | None:
     return None if waited is None else 1 - waited
 
 
+@settling(lambda facts: float(facts.scenario.device.job_ms) * (1 + facts.outputs.mean()))
 def steps_of_one_length(facts: Facts) -> Iterator[Claim]:
     """The unlimited batch of constant steps."""
     facts.unlimited()
@@ -56,6 +59,13 @@ def steps_of_one_length(facts: Facts) -> Iterator[Claim]:
     )
 
 
+def _bulk_relaxation_ms(facts: Facts) -> float:
+    """As of a queue in which each request has its share of a full step to itself."""
+    share = float(facts.scenario.device.job_ms) / _slots(facts)
+    return 2 * facts.rate * share * share / (1 - facts.rate * share) ** 2
+
+
+@settling(_bulk_relaxation_ms)
 def slots_for_a_few(facts: Facts) -> Iterator[Claim]:
     """Bulk service."""
     facts.undisturbed()
@@ -94,6 +104,19 @@ def _slots(facts: Facts) -> int:
     return found
 
 
+def _sharing_relaxation_ms(facts: Facts) -> float:
+    """How fast the number present returns to its mean, n̄ + d to n̄; and the stay of the longest."""
+    device, steps = facts.scenario.device, facts.outputs.mean()
+    fixed, each = float(device.job_ms + device.decode_ms_per_batch), float(device.decode_ms_per_request)
+    load = facts.rate * (each * (steps - 1) + float(device.prefill_ms_per_token) * facts.prompts.mean())
+    step = (fixed + each) / (1 - load)
+    # Departures n / (a + b n) per step and request have the slope a / (a + b n)²; without a, as of a single slot.
+    returns = steps * step * step / fixed if fixed else 4 * steps * each / (1 - load) ** 2
+    longest = facts.outputs.tokens[int(np.searchsorted(facts.outputs.shares.cumsum(), NEARLY_ALL))]
+    return returns + float(longest) * step
+
+
+@settling(_sharing_relaxation_ms)
 def shared_steps(facts: Facts) -> Iterator[Claim]:
     """Generalised processor sharing."""
     facts.unlimited()
@@ -144,6 +167,7 @@ def _mean_output(sample: Sample) -> float | None:
     return float(sample.columns["output_tokens"].mean())
 
 
+@settling(_sharing_relaxation_ms)
 def mean_field(facts: Facts) -> Iterator[Claim]:
     """TPOT of the unlimited batch."""
     facts.unlimited()

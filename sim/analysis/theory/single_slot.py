@@ -6,7 +6,7 @@ from math import inf
 import numpy as np
 
 from sim.analysis.theory.claims import Claim, Comparison, Path, Quantile, Sample, Stationary
-from sim.analysis.theory.facts import DoesNotApply, Facts, Source, need
+from sim.analysis.theory.facts import DoesNotApply, Facts, Source, need, settling
 from sim.analysis.theory.laws import Floats, Service
 from sim.analysis.theory.paths import by_key, lindley
 from sim.analysis.theory.queues import (
@@ -69,6 +69,18 @@ def _poisson(facts: Facts) -> Stream:
     return stream
 
 
+def relaxation_ms(facts: Facts) -> float:
+    """The relaxation time of the work that waits, as of a Brownian motion with the same drift and variance.
+
+    2 σ² / drift², σ² = λ E[S]² (c_A² + c_S²). Source: Whitt (1989), "Planning queueing simulations".
+    """
+    rate, service = facts.stream()
+    law = facts.sources[0].law
+    gap_cv = (law.gap_cv or 0.0) if len(facts.sources) == 1 else 1.0
+    return 2 * rate * (service.variance + (service.mean * gap_cv) ** 2) / (1 - rate * service.mean) ** 2
+
+
+@settling(relaxation_ms)
 def constant_service(facts: Facts) -> Iterator[Claim]:
     """M/D/1."""
     _poisson(facts)
@@ -91,6 +103,7 @@ def constant_service(facts: Facts) -> Iterator[Claim]:
             yield Quantile(f"M/D/1: wait p{percent}", "ms", theory, percent / 100, _waits_ms)
 
 
+@settling(relaxation_ms)
 def any_service(facts: Facts) -> Iterator[Claim]:
     """M/G/1."""
     stream = _poisson(facts)
@@ -108,6 +121,7 @@ def any_service(facts: Facts) -> Iterator[Claim]:
     yield Stationary("M/G/1: mean wait (Pollaczek-Khinchine)", "ms", mean_wait(*stream), wait_ms)
 
 
+@settling(relaxation_ms)
 def conservation(facts: Facts) -> Iterator[Claim]:
     """Kleinrock's law."""
     stream = _poisson(facts)
@@ -121,6 +135,7 @@ def conservation(facts: Facts) -> Iterator[Claim]:
     yield Stationary("conservation law: load x wait", "ms", conserved(*stream), measure)
 
 
+@settling(relaxation_ms)
 def priorities(facts: Facts) -> Iterator[Claim]:
     """Cobham's formula."""
     need(facts.axes.order == "priority", f"order {facts.axes.order}, not priority")
@@ -136,6 +151,7 @@ def priorities(facts: Facts) -> Iterator[Claim]:
     yield Stationary("priorities (Cobham): mean wait of all", "ms", overall, wait_ms)
 
 
+@settling(relaxation_ms)
 def shortest_first(facts: Facts) -> Iterator[Claim]:
     """Cobham's formula, each length a class."""
     need(facts.axes.order in {"sjf", "srpt"}, f"order {facts.axes.order}, not sjf")
@@ -154,6 +170,7 @@ def shortest_first(facts: Facts) -> Iterator[Claim]:
             yield Stationary(f"shortest job first: mean wait at {size} tokens", "ms", wait, _of_size(facts, size))
 
 
+@settling(relaxation_ms)
 def exponential_service(facts: Facts) -> Iterator[Claim]:
     """G/M/1, geometric lengths standing for exponential ones."""
     facts.single_slot()
@@ -189,6 +206,7 @@ def _is_geometric(facts: Facts, source: Source) -> bool:
     return int(source.prompts.tokens[0]) == 1 and bool(np.ptp(ratios) < 1e-6)
 
 
+@settling(relaxation_ms)
 def bound_by_variances(facts: Facts) -> Iterator[Claim]:
     """Kingman's bound."""
     facts.single_slot()
