@@ -1,0 +1,55 @@
+"""Writes the table of docs/theory.md: `python tests/model/theory_table.py`, 20 minutes; with words, those cases only.
+
+The runs are those of `make theory`: the same cases, the same seeds.
+"""
+
+import sys
+from pathlib import Path
+
+from test_theory_simulated import RUNS
+from theory_cases import CASES, Case
+
+from sim.analysis.theory.examine import examine
+from sim.report.names import figure
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "theory.md"
+BEGIN, END = "<!-- table: tests/model/theory_table.py writes it -->\n", "<!-- end of the table -->\n"
+HEAD = "| case | requests | result | theory | simulated | std. error | off |\n|---|--:|---|--:|--:|--:|--:|\n"
+
+
+def rows(case: Case) -> list[str]:
+    found = {finding.name: finding for finding in examine(case.scenario(), RUNS).findings}
+    lines = []
+    for name, value in case.values.items():
+        finding = found[name]
+        first = not lines
+        share = 100 * (finding.standard_error or 0) / abs(finding.theory)
+        cells = [
+            case.name if first else "",
+            f"{case.requests:,}" if first else "",
+            name.partition(": ")[2],
+            f"{value:.10g}",
+            figure(finding.simulated),
+            f"{share:.2f} %",
+            f"{100 * (finding.simulated / finding.theory - 1):+.2f} %",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def main(words: list[str]) -> None:
+    table = []
+    for case in CASES:
+        if not words or any(word in case.name for word in words):
+            lines = rows(case)
+            print("\n".join(lines), flush=True)
+            table += lines
+    if not words:
+        text = DOCUMENT.read_text(encoding="utf-8")
+        before, _, rest = text.partition(BEGIN)
+        _, _, after = rest.partition(END)
+        DOCUMENT.write_text(f"{before}{BEGIN}\n{HEAD}{chr(10).join(table)}\n\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
