@@ -13,13 +13,13 @@ from sim.analysis.theory.examine import examine
 from sim.report.names import figure
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "theory.md"
-BEGIN, END = "<!-- table: tests/model/theory_table.py writes it -->\n", "<!-- end of the table -->\n"
+BEGIN, END = "<!-- the table begins -->\n", "<!-- the table ends -->\n"
 HEAD = "| case | requests | result | theory | simulated | std. error | off |\n|---|--:|---|--:|--:|--:|--:|\n"
 
 
 def rows(case: Case) -> list[str]:
     found = {finding.name: finding for finding in examine(case.scenario(), RUNS).findings}
-    lines = []
+    lines: list[str] = []
     for name, value in case.values.items():
         finding = found[name]
         first = not lines

@@ -213,6 +213,15 @@ def test_a_limit_that_was_met_is_told() -> None:
     assert "bulk service by 2: mean wait" in {finding.name for finding in report.findings}
 
 
+def test_requests_that_are_turned_away_leave_no_stationary_queue() -> None:
+    """Prompts of 2 never fit into a pool of one block of one token; Lindley's queue is that of the others."""
+    lengths = {"distribution": "choice", "values": [1, 2]}
+    pool = {"blocks": 1, "block_tokens": 1}
+    report = examine.examine(scenario({"workload.prompt_tokens": lengths, "workload.count": 50}, kv=pool), 2)
+    assert [finding.verdict for finding in report.findings if finding.name == "Lindley: mean wait"] == ["agrees"]
+    assert {r.name: r.why for r in report.refusals}["M/G/1"] == "some requests did not finish"
+
+
 def test_the_standard_error_of_replications() -> None:
     """1 and 3: the mean 2, the standard deviation sqrt 2, over sqrt 2."""
     found = estimate(np.array([1.0, 3.0]))

@@ -99,7 +99,7 @@ class Stationary:
     bound: bool = False
     controls: Sequence[Control] = ()
     settles_ms: float = 0.0
-    otherwise: str = "some runs have no such figure"
+    otherwise: str = "some requests did not finish"
 
 
 class Comparison(NamedTuple):
@@ -132,7 +132,7 @@ class Quantile:
     values_ms: Callable[[Sample], Floats]
     settles_ms: float = 0.0
     bound: bool = False
-    otherwise: str = "no request finished"
+    otherwise: str = "some requests did not finish"
 
 
 Claim = Stationary | Quantile | Path
@@ -216,6 +216,8 @@ class Replications:
 def _asked(claim: Claim, sample: Sample) -> Any:
     if isinstance(claim, Path):
         return claim.compare(sample)
+    if not sample.all_finished:
+        return None
     return claim.measure(sample) if isinstance(claim, Stationary) else claim.values_ms(sample)
 
 
