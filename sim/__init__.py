@@ -43,9 +43,9 @@ def load(source: str | PathLike[str] | Mapping[str, Any], *, overrides: Mapping[
     from sim.policies.predictors import PREDICTORS
     from sim.policies.presets import COMPOSITIONS, PRESETS
     from sim.policies.victims import VICTIMS
-    from sim.workload.traces import FORMATS
+    from sim.workload.trace_formats import AUTO, FORMATS
 
-    known = {"policy": tuple(PRESETS), "composition": tuple(COMPOSITIONS), "format": tuple(FORMATS)}
+    known = {"policy": tuple(PRESETS), "composition": tuple(COMPOSITIONS), "format": (*FORMATS, AUTO)}
     known |= {"order": tuple(ORDERS), "predictor": tuple(PREDICTORS), "victim": ("auto", *VICTIMS)}
     place = source if isinstance(source, Mapping) else gallery.find(source)
     return scenario.load(place, overrides=overrides, known=known)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Self
+from typing import Annotated, Protocol, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -17,25 +17,47 @@ LAWS = ("arrivals", "prompt_tokens", "output_tokens")
 """What generated requests are drawn from."""
 
 
-class Traffic(Table):
-    """What is said of all requests that are drawn from the same laws."""
+Correlation = Annotated[
+    fields.Correlation | None,
+    Field(
+        description="Of prompt and output, -1 to 1: that of their normal scores (a Gaussian copula).", examples=[0.5]
+    ),
+]
+MaxTokens = Annotated[
+    fields.TokensOrOutput,
+    Field(description='Bound of the output that each declares, at least the longest; "output", the default: its own.'),
+]
+Tenant = Annotated[fields.Text, Field(description="Whose requests they are, at most 256 characters.")]
+Priority = Annotated[fields.Priority, Field(description="Lower is more urgent.")]
+DeadlineAfter = Annotated[
+    fields.Instant | None, Field(description="By when each should be done, in ms after its arrival.")
+]
+EACH = ("correlation", "max_tokens", "tenant", "priority", "deadline_after_ms")
+"""What can be said of all requests that are drawn from the same laws."""
 
-    correlation: fields.Correlation | None = Field(
-        default=None, description="Of prompt and output, from -1 to 1: that of the normal scores (a Gaussian copula).",
-        examples=[0.5],
-    )  # fmt: skip
-    max_tokens: fields.TokensOrOutput = Field(
-        default=None,
-        description='Bound of the output that each declares, at least the longest; "output", the default: its own.',
-    )
-    tenant: fields.Text = Field(default="", description="Whose requests they are, at most 256 characters.")
-    priority: fields.Priority = Field(default=0, description="Lower is more urgent.")
-    deadline_after_ms: fields.Instant | None = Field(
-        default=None, description="By when each should be done, in ms after its arrival."
-    )
+
+class Traffic(Protocol):
+    """Requests that are drawn from the same laws: a class of them, or a workload that has no classes."""
+
+    @property
+    def arrivals(self) -> Arrivals | None: ...
+    @property
+    def prompt_tokens(self) -> Lengths | None: ...
+    @property
+    def output_tokens(self) -> Lengths | None: ...
+    @property
+    def correlation(self) -> Decimal | None: ...
+    @property
+    def max_tokens(self) -> int | None: ...
+    @property
+    def tenant(self) -> str: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def deadline_after_ms(self) -> Decimal | None: ...
 
 
-class TrafficClass(Traffic):
+class TrafficClass(Table):
     """One class of generated requests."""
 
     name: fields.Name = Field(description="Its name, which its random numbers depend on.", examples=["chat"])
@@ -48,6 +70,11 @@ class TrafficClass(Traffic):
     arrivals: Arrivals = Field(description="When its requests arrive.")
     prompt_tokens: Lengths = Field(description="Tokens of their prompts.")
     output_tokens: Lengths = Field(description="Tokens that they will emit.")
+    correlation: Correlation = None
+    max_tokens: MaxTokens = None
+    tenant: Tenant = ""
+    priority: Priority = 0
+    deadline_after_ms: DeadlineAfter = None
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -58,10 +85,17 @@ class TrafficClass(Traffic):
         return self
 
 
+def lengths_of(traffic: Traffic) -> tuple[Lengths, Lengths]:
+    """The laws of prompts and outputs, which must be there."""
+    if traffic.prompt_tokens is None or traffic.output_tokens is None:
+        raise TypeError("requests without laws")
+    return traffic.prompt_tokens, traffic.output_tokens
+
+
 def check_traffic(traffic: Traffic, count: int | None) -> None:
     """What the laws of a class, or of a workload without classes, say of one another and of the count (None: later)."""
-    arrivals, prompt, output = (getattr(traffic, name) for name in LAWS)
-    times = arrivals.times_ms
+    prompt, output = lengths_of(traffic)
+    times = traffic.arrivals.times_ms if traffic.arrivals else None
     if count is not None and times is not None and len(times) != count:
         raise at(("arrivals", "times_ms"), f"{len(times)} times for count = {count}; as many as count")
     if traffic.correlation is not None and drawn_together(prompt, output):
@@ -77,7 +111,7 @@ def check_traffic(traffic: Traffic, count: int | None) -> None:
 def drawn_together(prompt: Lengths, output: Lengths) -> bool:
     """Whether both are the tokens of the same rows of one trace."""
     both = {prompt.distribution, output.distribution} == {"empirical"}
-    return both and (prompt.path, prompt.format or "azure") == (output.path, output.format or "azure")
+    return both and (prompt.path, prompt.format or "auto") == (output.path, output.format or "auto")
 
 
 def check_classes(classes: Sequence[TrafficClass], total: int | None, most: int) -> None:

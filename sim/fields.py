@@ -120,6 +120,9 @@ Rate = Annotated[
 ]
 """Arrivals per second, 10^-9 .. 10^6."""
 
+Sampling = Annotated[Decimal, Field(gt=0, le=1, allow_inf_nan=False), BeforeValidator(_widen), AfterValidator(_cut)]
+"""What part of something is kept, above 0 and up to 1."""
+
 Factor = Annotated[
     Decimal,
     Field(gt=0, le=10**6, allow_inf_nan=False),

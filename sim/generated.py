@@ -93,7 +93,7 @@ class Arrivals(Table):
         default=None, description="trace-rate: a trace, relative to the scenario file.", examples=["trace.csv"]
     )
     format: Annotated[fields.Name, fields.known("format")] | None = Field(
-        default=None, description="trace-rate: what the file looks like; default azure."
+        default=None, description="trace-rate: what the file looks like; default auto, by its content."
     )
     window_ms: fields.Horizon | None = Field(
         default=None, description="trace-rate: the rate is constant in each window of so many ms.", examples=[10000]
@@ -121,14 +121,14 @@ class Arrivals(Table):
 
     @model_validator(mode="after")
     def _of_one_law(self) -> Self:
-        _check(self, "process", PROCESSES, besides=("tick_ms", "exact_rate"))
+        check_law(self, "process", PROCESSES, besides=("tick_ms", "exact_rate"))
         if self.exact_rate and self.law.mean_rate_per_s is None:
             raise at("exact_rate", f"process {self.process} states no mean rate here")
         return self
 
     @property
     def law(self) -> Process:
-        law = _law(self, "process", PROCESSES)
+        law = law_of(self, "process", PROCESSES)
         law = ExactRate(law) if self.exact_rate else law
         return law if self.tick_ms is None else Ticked(law, self.tick_ms)
 
@@ -182,12 +182,12 @@ class Component(LengthKeys):
 
     @model_validator(mode="after")
     def _of_one_law(self) -> Self:
-        _check(self, "distribution", IN_MIXTURES, besides=("weight",))
+        check_law(self, "distribution", IN_MIXTURES, besides=("weight",))
         return self
 
     @property
     def law(self) -> Distribution:
-        return _law(self, "distribution", IN_MIXTURES)
+        return law_of(self, "distribution", IN_MIXTURES)
 
 
 class Lengths(LengthKeys):
@@ -203,7 +203,7 @@ class Lengths(LengthKeys):
         default=None, description="empirical: a trace, relative to the scenario file.", examples=["trace.csv"]
     )
     format: Annotated[fields.Name, fields.known("format")] | None = Field(
-        default=None, description="empirical: what the file looks like; default azure."
+        default=None, description="empirical: what the file looks like; default auto, by its content."
     )
     column: (
         Annotated[str, fields.one_of(("prompt", "output")), Field(json_schema_extra={"enum": ["prompt", "output"]})]
@@ -212,15 +212,15 @@ class Lengths(LengthKeys):
 
     @model_validator(mode="after")
     def _of_one_law(self) -> Self:
-        _check(self, "distribution", DISTRIBUTIONS)
+        check_law(self, "distribution", DISTRIBUTIONS)
         return self
 
     @property
     def law(self) -> Distribution:
-        return _law(self, "distribution", DISTRIBUTIONS)
+        return law_of(self, "distribution", DISTRIBUTIONS)
 
 
-def _check(table: Table, kind: str, laws: Mapping[str, type[Law]], besides: tuple[str, ...] = ()) -> None:
+def check_law(table: Table, kind: str, laws: Mapping[str, type[Law]], besides: tuple[str, ...] = ()) -> None:
     """Every key that the law must have is there, none of another's is, and together they make sense.
 
     ``besides`` are keys of the table that belong to no law.
@@ -234,12 +234,12 @@ def _check(table: Table, kind: str, laws: Mapping[str, type[Law]], besides: tupl
         if not given and own.get(key):
             example = f"; for example {key} = {show(info.examples[0])}" if info.examples else ""
             raise at(key, f"missing in {kind} {name}{example}")
-    problem = _law(table, kind, laws).problem()
+    problem = law_of(table, kind, laws).problem()
     if problem is not None:
         raise at(*problem)
 
 
-def _law(table: Table, kind: str, laws: Mapping[str, type[AnyLaw]]) -> AnyLaw:
+def law_of(table: Table, kind: str, laws: Mapping[str, type[AnyLaw]]) -> AnyLaw:
     """The law that a table describes; what the table leaves out has the law's own default."""
     chosen: type[Any] = laws[getattr(table, kind)]
     keys = {field.name: getattr(table, field.name) for field in fields_of(chosen)}

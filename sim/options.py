@@ -21,6 +21,13 @@ NAMES = {
     "run.max_jobs": "--max-jobs",
     "run.max_seconds": "--max-seconds",
     "workload.count": "--requests",
+    "workload.trace.format": "--format",
+    "workload.trace.unit": "--unit",
+    "workload.trace.limit": "--limit",
+    "workload.trace.skip": "--skip",
+    "workload.trace.thin": "--thin",
+    "workload.trace.loop": "--loop",
+    "workload.trace.speedup": "--speedup",
 }
 """The keys that have an option of their own."""
 

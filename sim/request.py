@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import repeat
+from itertools import chain, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -45,13 +45,75 @@ class RequestSpec(NamedTuple):
     samples: int = 1
 
 
+class Pieces(NamedTuple):
+    """What prompts are made of, from their first token on: ids of texts, and how many tokens of each.
+
+    Request ``i`` has the pieces ``offsets[i]`` to before ``offsets[i + 1]``. Token ``k`` of the text ``id`` is the same
+    token wherever it stands; what a prompt has beyond its pieces is its own.
+    """
+
+    offsets: Ints
+    ids: Ints
+    tokens: Ints
+
+    @classmethod
+    def of(cls, counts: Ints, ids: Ints, tokens: Ints) -> "Pieces":
+        """From how many each request has."""
+        return cls(np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts))), ids, tokens)
+
+    @property
+    def counts(self) -> Ints:
+        """How many pieces each request has."""
+        return np.diff(self.offsets)
+
+    def of_request(self, index: int) -> list[tuple[int, int]]:
+        """``(id, tokens)`` of its pieces."""
+        some = slice(int(self.offsets[index]), int(self.offsets[index + 1]))
+        return list(zip(self.ids[some].tolist(), self.tokens[some].tolist(), strict=True))
+
+    def of_each(self) -> Iterator[list[tuple[int, int]]]:
+        """The same of all requests, one after the other."""
+        return map(self.of_request, range(len(self.offsets) - 1))
+
+    def take(self, order: Ints) -> "Pieces":
+        """The pieces of the requests at these places, in this order."""
+        counts = self.counts[order]
+        after = np.cumsum(counts)
+        places = np.repeat(self.offsets[:-1][order] - (after - counts), counts) + np.arange(int(counts.sum()))
+        return Pieces.of(counts, self.ids[places], self.tokens[places])
+
+
+@dataclass(frozen=True)
+class Sending:
+    """How requests are sent whose arrival no file states, and how long their clients wait: a row for each request.
+
+    ``after``: the request that has to have ended first (NEVER: none, it is sent at its ``arrival_ns``), and
+    ``pause_ns``, how long after that. ``patience_ns``: so long after its arrival its client leaves if no token has
+    come (NEVER: it waits). ``attempt``: 0, or k for the k-th time that the request in the rows above is sent again;
+    then it is only sent, ``pause_ns`` after the end of the row above, if that one's client left. ``after`` names rows
+    of attempt 0, and means the end of the last attempt.
+    """
+
+    after: Ints
+    pause_ns: Ints
+    patience_ns: Ints
+    attempt: Ints
+
+    def columns(self) -> Iterator[tuple[str, Ints]]:
+        """The columns, by name, in a fixed order."""
+        for name in ("after", "pause_ns", "patience_ns", "attempt"):
+            yield name, getattr(self, name)
+
+
 @dataclass(frozen=True)
 class Workload:
     """Requests as columns, in the order of the file; nothing here grows with their tokens.
 
     ``ids`` is None for the default names r000001, r000002, … Times are int64 ns, :data:`NEVER` where there is none.
     A prefix group and a parent (an index) only say which tokens are equal: the first ``prefix_tokens`` are the group's,
-    the first ``parent_tokens`` those of the parent's prompt and output.
+    the first ``parent_tokens`` those of the parent's prompt and output. So do ``pieces``, of which a prompt is made as
+    far as neither of the two says. Without ``sending``, all are sent at their arrivals; with it, those that wait for
+    another's end have none (NEVER) until they are sent. ``notes`` tell whoever reads a result what became of its trace.
     """
 
     arrival_ns: Ints
@@ -68,6 +130,9 @@ class Workload:
     ids: Sequence[str] | None = None
     tenants: Sequence[str] | None = None
     prefix_groups: Sequence[str] | None = None
+    sending: Sending | None = None
+    pieces: Pieces | None = None
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, arrival_ns: Ints, prompt_tokens: Ints, output_tokens: Ints) -> "Workload":
@@ -105,7 +170,25 @@ class Workload:
         return [self.id(index) for index in range(len(self))]
 
     def spec(self, index: int) -> RequestSpec:
-        return next(self.specs(np.array([index])))
+        def number(column: Ints) -> int:
+            return int(column[index])
+
+        def time(column: Ints) -> int | None:
+            return None if column[index] == NEVER else int(column[index])
+
+        return RequestSpec(
+            index,
+            self.id(index),
+            number(self.arrival_ns),
+            number(self.prompt_tokens),
+            number(self.output_tokens),
+            number(self.max_tokens),
+            number(self.priority),
+            "" if self.tenants is None else self.tenants[index],
+            time(self.deadline_ns),
+            time(self.cancel_ns),
+            number(self.samples),
+        )
 
     def specs(self, indices: Ints | None = None) -> Iterator[RequestSpec]:
         """The requests at these places (None: all), in this order."""
@@ -135,7 +218,7 @@ class Workload:
     def sha256(self) -> str:
         """A digest of everything that the simulation can see of the workload."""
         digest = hashlib.sha256()
-        for name, column in self.columns():
+        for name, column in chain(self.columns(), () if self.sending is None else self.sending.columns()):
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
         for name, texts in (("ids", self.ids), ("tenants", self.tenants), ("prefix_groups", self.prefix_groups)):
@@ -143,6 +226,9 @@ class Workload:
             for text in texts or ():
                 encoded = text.encode("utf-8", "surrogatepass")
                 digest.update(len(encoded).to_bytes(4, "little") + encoded)
+        for name, column in zip(Pieces._fields, self.pieces or (), strict=False):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
         return digest.hexdigest()
 
 

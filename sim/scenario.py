@@ -21,7 +21,8 @@ from sim.keys import settable, tables
 from sim.schema import JsonSchema
 from sim.show import show, show_path
 from sim.table import Table
-from sim.tables import LESSON, Device, Fault, Kv, Model, Request, Run, Scheduler, Trace, Variant, Workload
+from sim.tables import LESSON, Device, Fault, Kv, Model, Request, Run, Scheduler, Variant, Workload
+from sim.traced import Trace
 
 __all__ = [
     "Device", "Fault", "Kv", "Model", "Request", "Run", "Scenario", "Scheduler", "Table", "Trace", "Variant",

@@ -5,7 +5,7 @@ The only file that knows everybody.
 
 import platform
 from collections.abc import Generator, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -31,15 +31,17 @@ from sim.policies.orders import queue_of, shifts, urgency_of
 from sim.policies.presets import Choice, KvAxes, compose, resolve
 from sim.policies.victims import VICTIMS
 from sim.record.check import check_tokens
+from sim.record.kept import of_requests
 from sim.record.log import Log
 from sim.record.monitors import Countdown, Limits, Liveness
 from sim.record.result import Result
+from sim.record.tables import Record
 from sim.request import Workload
 from sim.scenario import Scenario
 from sim.version import VERSION
 from sim.workload import faults
 from sim.workload.build import build
-from sim.workload.clients import open_loop
+from sim.workload.clients import Clients, Wishes, open_loop
 
 STUCK_SHOWN = 10
 """How many stuck requests an error names."""
@@ -82,7 +84,7 @@ def simulate(
             resolved=resolved(scenario, choice),
             settings=settings(scenario, choice),
             provenance=provenance(scenario, workload, trace_sha256),
-            record=replica.log.record(0 if choice.kv is None else choice.kv.block_tokens),
+            record=replica.record(0 if choice.kv is None else choice.kv.block_tokens),
             work=work,
             incomplete=incomplete,
         )
@@ -131,19 +133,29 @@ class Replica:
             never_fits=NeverFits(axes, kv, crashes=bool(self._faults.crashes_ns)),
         )
         limits = Limits(scenario.run.max_jobs, scenario.run.max_seconds)
-        observers: list[Monitor] = [*([limits] if limits.any else []), self.log, self._countdown]
-        if kv is not None:
-            quiet_from_ns = max(self._faults.last_ns, int(max(workload.arrival_ns.max(), workload.cancel_ns.max())))
-            observers.append(Liveness(kv.blocks * kv.block_tokens, quiet_from_ns))
+        quiet_from_ns = max(
+            self._faults.last_ns, int(max(workload.arrival_ns.max(initial=0), workload.cancel_ns.max(initial=0)))
+        )
+        liveness = Liveness(0 if kv is None else kv.blocks * kv.block_tokens, quiet_from_ns)
+        observers = [*([limits] if limits.any else []), self.log, self._countdown, *([] if kv is None else [liveness])]
         device = Device(self._env, cost, self._faults.troubles)
         self._scheduler = Scheduler(self._env, device, parts, [*observers, *monitors], switches)
+        self._clients: Clients | None = None
+        if workload.sending is not None:
+            wishes = Wishes(self._countdown.skip, liveness.expect)
+            self._clients = Clients(self._env, self._scheduler, workload, wishes, axes.max_model_tokens)
 
     def run(self) -> None:
         """Start the processes and run until every request has ended, or the horizon."""
         self._env.process(self._scheduler.serve())
-        self._env.process(open_loop(self._env, self._scheduler, self._workload, self._max_model_tokens))
+        if self._clients is None:
+            self._env.process(open_loop(self._env, self._scheduler, self._workload, self._max_model_tokens))
+        else:
+            self._env.process(self._clients.arrive())
         for process in self._faults.processes(self._env, self._scheduler):
             self._env.process(process)
+        if not len(self._workload):
+            self._done.succeed()
         if self._horizon_ns is not None:
             self._env.process(self._stop_at(self._horizon_ns))
         try:
@@ -158,6 +170,14 @@ class Replica:
         """Whoever has not ended by now is unfinished."""
         self._scheduler.stop()
         self.log.end_unfinished(self._scheduler.state.running, self._swap.indices)
+
+    def record(self, block_tokens: int) -> Record:
+        """The tables of the run, whose workload is the one that it met. Call it once, when the run is over."""
+        record, clients = self.log.record(block_tokens), self._clients
+        if clients is None:
+            return record
+        workload = replace(record.workload, arrival_ns=clients.arrival_ns, cancel_ns=clients.cancel_ns)
+        return of_requests(replace(record, workload=workload), np.flatnonzero(clients.needed))
 
     def work(self) -> dict[str, int]:
         """What the run cost the simulator."""

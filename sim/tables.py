@@ -9,12 +9,26 @@ from pydantic_core import PydanticCustomError
 
 from sim import fields
 from sim.capacity import MODELS
-from sim.classes import LAWS, Traffic, TrafficClass, check_classes, check_traffic, counts
+from sim.classes import (
+    EACH,
+    LAWS,
+    Correlation,
+    DeadlineAfter,
+    MaxTokens,
+    Priority,
+    Tenant,
+    TrafficClass,
+    check_classes,
+    check_traffic,
+    counts,
+)
+from sim.clients import AnyDuration, Clients, Retry, Sessions, check_clients
 from sim.complaints import at
 from sim.generated import MAX_REQUESTS, Arrivals, Lengths
 from sim.request import default_id
 from sim.spelling import nearest
 from sim.table import Table
+from sim.traced import Trace
 
 
 class Request(Table):
@@ -65,24 +79,6 @@ class Request(Table):
         return self
 
 
-class Trace(Table):
-    """Requests from a recorded trace."""
-
-    path: fields.FilePath = Field(
-        description="The trace, relative to the scenario file; plain, gzip or zstd by its first bytes.",
-        examples=["trace.csv"],
-    )
-    format: Annotated[fields.Name, fields.known("format")] = Field(
-        default="azure", description="What the file looks like."
-    )
-    limit: fields.Count | None = Field(default=None, description="Take at most this many rows; default all.")
-    skip: fields.Natural = Field(default=0, description="Leave out this many rows at the start.")
-    speedup: fields.Speedup = Field(
-        default=Decimal(1), description="Divides the times between arrivals: 2 is twice the load."
-    )
-    # thin, loop and columns stand here once there are formats that need them
-
-
 def _named(requests: tuple[Request, ...]) -> tuple[Request, ...]:
     """Requests without a name get the one of their place."""
     if all(request.id for request in requests):
@@ -112,7 +108,7 @@ SOURCES = ("requests", "trace", "count", "classes")
 """Where requests come from: each key is another way to say it."""
 
 
-class Workload(Traffic):
+class Workload(Table):
     """Where the requests come from: a list of them, a trace, or a count of requests that are generated."""
 
     requests: Annotated[tuple[Request, ...], Field(strict=False, min_length=1), AfterValidator(_named)] | None = Field(
@@ -125,16 +121,34 @@ class Workload(Traffic):
     arrivals: Arrivals | None = Field(default=None, description="When generated requests arrive.")
     prompt_tokens: Lengths | None = Field(default=None, description="Tokens of their prompts.")
     output_tokens: Lengths | None = Field(default=None, description="Tokens that they will emit.")
+    correlation: Correlation = None
+    max_tokens: MaxTokens = None
+    tenant: Tenant = ""
+    priority: Priority = 0
+    deadline_after_ms: DeadlineAfter = None
     classes: Annotated[tuple[TrafficClass, ...], Field(strict=False, min_length=1)] | None = Field(
         default=None, description="Several kinds of generated requests at once, each with laws of its own."
     )
+
+    clients: Clients | None = Field(
+        default=None, description="Users who send them in a closed loop, instead of arrivals."
+    )
+    sessions: Sessions | None = Field(
+        default=None, description="Each of the count arrivals is the first turn of a session."
+    )
+    patience_ms: AnyDuration | None = Field(
+        default=None, description="Whose first token has not come by then leaves: ms after its arrival, or a law."
+    )
+    retry: Retry | None = Field(default=None, description="Whether and when who left is sent again.")
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         given = [name for name in SOURCES if getattr(self, name) is not None]
         if self.classes is not None and any(each.share is not None for each in self.classes):
             given = [name for name in given if name != "count"]  # the total that the shares are of
-        laws = [name for name in (*LAWS, *Traffic.model_fields) if name in self.model_fields_set]
+        laws = [name for name in (*LAWS, *EACH) if name in self.model_fields_set]
+        if given == ["trace"]:
+            laws = [name for name in laws if name not in ("arrivals", "max_tokens")]
         if laws and "classes" in given:
             raise at(laws[0], "with classes; each of them has its own")
         if "count" not in given and laws:
@@ -147,10 +161,11 @@ class Workload(Traffic):
 
     @model_validator(mode="after")
     def _whole_law(self) -> Self:
+        check_clients(self)
         if self.classes is not None:
             check_classes(self.classes, self.count, MAX_REQUESTS)
         elif self.count is not None:
-            for name in LAWS:
+            for name in LAWS if self.clients is None else LAWS[1:]:
                 if getattr(self, name) is None:
                     raise at(name, f"missing; generated requests have count, {', '.join(LAWS)}")
             check_traffic(self, self.count)
@@ -163,7 +178,9 @@ class Workload(Traffic):
 
     @property
     def stated(self) -> int | None:
-        """How many requests there are; None when only a trace knows."""
+        """How many requests there are; None when only a trace, the turns of sessions or the run itself knows."""
+        if self.sessions is not None or self.retry is not None:
+            return None
         if self.classes is not None:
             return sum(self.counts)
         return self.count if self.requests is None else len(self.requests)

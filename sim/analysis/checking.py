@@ -1,8 +1,11 @@
 """Every check of a run, by name, and what they are asked of."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from sim.analysis import checks_blocks as blocks
 from sim.analysis import checks_jobs as jobs
@@ -11,6 +14,7 @@ from sim.analysis import checks_order as order
 from sim.analysis import checks_origin as origin
 from sim.analysis import checks_requests as requests
 from sim.analysis import checks_rows as rows
+from sim.analysis import checks_sending as sending
 from sim.analysis import checks_summary as summary
 from sim.analysis import checks_swaps as swaps
 from sim.analysis import checks_system as system
@@ -28,10 +32,13 @@ from sim.policies.presets import KvAxes, resolve
 from sim.record.json_read import contradictions, scenario_of, scenarios_of_run, workload_of
 from sim.record.json_shape import Heading, Provenance, Run, shaped
 from sim.record.json_tables import read as tables_of
+from sim.request import Workload
 from sim.scenario import Scenario
 from sim.show import escape, show
 from sim.simulation import settings
+from sim.workload.build import plan_of
 from sim.workload.generate import declared
+from sim.workload.sending import is_sent_by_clients, rows_of
 
 SOUND = {**SOUND_TABLES, **rows.SOUND}
 
@@ -73,6 +80,13 @@ FROM_STAYS: Mapping[str, Callable[[Facts, Stays], Iterator[Difference]]] = {
     "what is copied is what was held": swaps.copies,
     "Little's law": system.littles_law,
 }
+
+OF_CLIENTS: Mapping[str, Callable[[Facts], Iterator[Difference]]] = {
+    "requests are sent when their clients send them": sending.arrivals,
+    "clients leave when their patience ends, not before": sending.leaving,
+    "who left is sent again, nobody else": sending.attempts,
+}
+"""Of runs in which requests wait for others, or clients lose patience."""
 
 OF_LIMITS: Mapping[str, Callable[[Facts, Stays, int], Iterator[Difference]]] = {
     "no more run than max_running": jobs.slots,
@@ -133,7 +147,7 @@ def _check_run(run: Run, scenario: Scenario, provenance: Provenance | None, wher
     broken = [(c.rule, Difference(c.where, c.expected, c.found)) for c in contradictions(run, scenario)]
     for rule in dict.fromkeys(rule for rule, _ in broken):
         report.run(rule, (difference for broken_rule, difference in broken if broken_rule == rule), where)
-    if not report.run(WORKLOAD, workload_differs(scenario, len(run.requests)), where) or broken:
+    if not report.run(WORKLOAD, workload_differs(scenario, [row.id for row in run.requests]), where) or broken:
         return
     choice = resolve(scenario)
     workload = declared(workload_of(run, scenario), scenario.workload)
@@ -143,7 +157,7 @@ def _check_run(run: Run, scenario: Scenario, provenance: Provenance | None, wher
         settings=run.settings,
         scenario=scenario,
         choice=choice,
-        asked=origin.asked(scenario),
+        asked=origin.plan(scenario, workload),
         provenance=provenance,
         record=tables.record,
         columns=columns_of(run),
@@ -175,12 +189,16 @@ def belonging(run: Run | Heading, base: Scenario, where: str, report: Report) ->
     return min(candidates, key=differences, default=None)
 
 
-def workload_differs(scenario: Scenario, requests_found: int) -> list[Difference]:
+def workload_differs(scenario: Scenario, ids: Sequence[str]) -> list[Difference]:
     """A record with more or fewer requests than its scenario states can't be compared with it one by one."""
     stated = scenario.workload.stated
-    if stated is None or stated == requests_found:
+    if stated is None and is_sent_by_clients(scenario.workload):
+        none = np.zeros(len(ids), dtype=np.int64)
+        shown = replace(Workload.of(none, none, none), ids=list(ids))
+        stated = len(rows_of(plan_of(scenario, shown), ids))
+    if stated is None or stated == len(ids):
         return []
-    return [Difference("requests", stated, requests_found)]
+    return [Difference("requests", stated, len(ids))]
 
 
 def check_claims(claims: Claims, report: Report) -> None:
@@ -200,6 +218,8 @@ def check_claims(claims: Claims, report: Report) -> None:
         "tables: emissions are marked": jobs.emission_marks(facts),
         "nobody is admitted twice": order.admitted_once(facts),
     }
+    if facts.workload.sending is not None:
+        checks |= {name: check(facts) for name, check in OF_CLIENTS.items()}
     if claims.run is not None:
         checks["tokens leave at the ends of their jobs"] = lists.token_times(facts, claims.run)
     if claims.plain:

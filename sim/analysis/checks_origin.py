@@ -16,6 +16,7 @@ from sim.scenario import Request, Scenario
 from sim.show import show
 from sim.simulation import settings
 from sim.workload.generate import generate, reads_files
+from sim.workload.sending import is_sent_by_clients, kept, planned, rows_of, without_attempts
 
 
 def settings_differ(claims: Claims) -> Iterator[Difference]:
@@ -54,7 +55,11 @@ def provenance(claims: Claims) -> Iterator[Difference]:
     is_trace = scenario.workload.trace is not None
     if is_trace != (given.trace_sha256 is not None):
         yield Difference("provenance, traceSha256", "that of the trace" if is_trace else None, given.trace_sha256)
-    digest = _digest(claims.record.workload, is_trace=is_trace)
+    stated = claims.asked
+    if stated is not None and stated.sending is not None:
+        digest = stated.sha256()  # that of the requests before the run
+    else:
+        digest = _digest(claims.record.workload, is_trace=is_trace)
     if given.workload_sha256 != digest:
         yield Difference("provenance, workloadSha256", digest, given.workload_sha256)
 
@@ -75,9 +80,24 @@ def _digest(workload: Workload, *, is_trace: bool) -> str:
 def asked_for(claims: Claims) -> Iterator[Difference]:
     """The requests of the record are those of the scenario, in its order; a trace's are at least as its keys say."""
     record, asked = claims.record.workload, claims.asked
-    if asked is None:
+    if claims.scenario.workload.trace is not None:
         yield from _of_trace(claims)
+    if asked is None:
         return
+    if asked.sending is not None:
+        asked = kept(asked, rows_of(asked, record.all_ids()))
+        asked = replace(asked, arrival_ns=record.arrival_ns, cancel_ns=record.cancel_ns)  # these, checks_sending knows
+    yield from _names_differ(claims, asked)
+    found = dict(record.columns())
+    for name, due in asked.columns():
+        for index in np.flatnonzero(due != found[name]).tolist():
+            values = (due[index], found[name][index])
+            shown = [_time(v) if name.endswith("_ns") else int(v) for v in values]
+            yield Difference(f"{claims.request(index)}, {name.removesuffix('_ns')}", *shown)
+
+
+def _names_differ(claims: Claims, asked: Workload) -> Iterator[Difference]:
+    record = claims.record.workload
     for index in range(len(asked)) if _texts(asked) != _texts(record) else ():
         if asked.id(index) != record.id(index):
             yield Difference(f"requests[{index}], id", show(asked.id(index)), show(record.id(index)))
@@ -85,12 +105,6 @@ def asked_for(claims: Claims) -> Iterator[Difference]:
             texts = [_text_at(getattr(workload, name), index) for workload in (asked, record)]
             if texts[0] != texts[1]:
                 yield Difference(f"{claims.request(index)}, {name.removesuffix('s')}", *map(show, texts))
-    found = dict(record.columns())
-    for name, due in asked.columns():
-        for index in np.flatnonzero(due != found[name]).tolist():
-            values = (due[index], found[name][index])
-            shown = [_time(v) if name.endswith("_ns") else int(v) for v in values]
-            yield Difference(f"{claims.request(index)}, {name.removesuffix('_ns')}", *shown)
 
 
 def _texts(workload: Workload) -> tuple[Sequence[str] | None, ...]:
@@ -105,16 +119,33 @@ def _time(ns: int) -> Value:
     return None if ns == NEVER else time(ns)
 
 
+UNSORTED = ("headway", "auto")
+"""Formats of which the first request may arrive at any time, and others before it."""
+
+
 def _of_trace(claims: Claims) -> Iterator[Difference]:
     trace, arrival_ns = claims.scenario.workload.trace, claims.record.workload.arrival_ns
+    sending = claims.record.workload.sending
+    if sending is not None:
+        arrival_ns = arrival_ns[sending.attempt == 0]
     requests = len(arrival_ns)
-    if trace is not None and trace.limit is not None and requests > trace.limit:
-        yield Difference("requests", f"at most {trace.limit}", requests)
-    if trace is not None and arrival_ns[0] != 0:
+    if trace is not None and trace.limit is not None and requests > trace.limit * trace.loop:
+        yield Difference("requests", f"at most {trace.limit * trace.loop}", requests)
+    if trace is None or trace.format in UNSORTED or claims.scenario.workload.arrivals is not None or not requests:
+        return
+    if arrival_ns[0] != 0:
         yield Difference(f"{claims.request(0)}, arrival", time(0), time(arrival_ns[0]))
     for index in (np.flatnonzero(np.diff(arrival_ns) < 0) + 1).tolist():
         yield Difference(f"{claims.request(index)}, arrival", f"at least {time(arrival_ns[index - 1])}",
                          time(arrival_ns[index]))  # fmt: skip
+
+
+def plan(scenario: Scenario, found: Workload) -> Workload | None:
+    """The workload before the run whose record has ``found``; None when a trace gives it, which is not here."""
+    base = asked(scenario)
+    if not is_sent_by_clients(scenario.workload):
+        return base
+    return planned(without_attempts(found) if base is None else base, scenario.workload, scenario.run.seed)
 
 
 def asked(scenario: Scenario) -> Workload | None:

@@ -94,7 +94,7 @@ def rates(facts: Facts) -> Iterator[Difference]:
     summary = facts.claims.summary
     finished = facts.record.requests["status"] == Status.FINISHED
     last_ns = facts.last_token_ns
-    makespan_ns = int(last_ns.max() - facts.workload.arrival_ns.min()) if (last_ns != NEVER).any() else None
+    makespan_ns = int(last_ns.max() - facts.first_arrival_ns) if (last_ns != NEVER).any() else None
     yield from _instant("makespanMs", makespan_ns, summary.makespan_ms)
     amounts = {
         "outputTokensPerS": (total((facts.emitted * facts.workload.samples)[finished]), summary.output_tokens_per_s),

@@ -112,7 +112,7 @@ def busy_time(facts: Facts) -> Iterator[Difference]:
     """The device can't be busy for longer than from the first arrival to the end of the last job."""
     if facts.jobs:
         busy_ns = total(facts.ends_ns - facts.starts_ns)
-        most_ns = int(facts.ends_ns[-1] - facts.workload.arrival_ns.min())
+        most_ns = int(facts.ends_ns[-1] - facts.first_arrival_ns)
         if busy_ns > most_ns:
             yield Difference("busy time", f"at most {time(most_ns)}", time(busy_ns))
 

@@ -60,8 +60,9 @@ def rows_in_range(claims: Claims) -> Iterator[Difference]:
     yield from _within("requests", record.requests, {
         "status": (0, len(Status)), "ended_ns": (NEVER, MAX_NS), "arrived_job": (NEVER, jobs + 2),
         "ended_job": (NEVER, jobs + 2)})  # fmt: skip
+    earliest_ns = 0 if record.workload.sending is None else NEVER  # not sent yet
     yield from _within("requests", dict(record.workload.columns()), {
-        "arrival_ns": (0, MAX_NS), "prompt_tokens": (1, MAX_TOKENS + 1), "output_tokens": (1, MAX_TOKENS + 1),
+        "arrival_ns": (earliest_ns, MAX_NS), "prompt_tokens": (1, MAX_TOKENS + 1), "output_tokens": (1, MAX_TOKENS + 1),
         "max_tokens": (1, MAX_TOKENS + 1), "deadline_ns": (NEVER, MAX_NS), "cancel_ns": (NEVER, MAX_NS),
         "samples": (1, MAX_SAMPLES + 1), "prefix_tokens": (0, MAX_TOKENS + 1), "parent": (NEVER, requests),
         "parent_tokens": (0, MAX_TOKENS + 1)})  # fmt: skip

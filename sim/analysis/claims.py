@@ -52,7 +52,8 @@ class Claims:
     def plain(self) -> bool:
         """Whether counts of requests decide everything.
 
-        First come, first served; whole prompts, or chunks in turn with decodes; nothing runs short but slots.
+        First come, first served; whole prompts, or chunks in turn with decodes; nothing runs short but slots; all come
+        at times that nobody decides.
         """
         axes, budget = self.axes, self.axes.has_budget and self.axes.token_budget is not None
         return (
@@ -62,6 +63,7 @@ class Claims:
             and not (budget or axes.max_model_tokens)
             and not any(fault.kind == "crash" for fault in self.scenario.faults)
             and bool((self.record.workload.samples == 1).all())
+            and self.record.workload.sending is None
         )
 
     def request(self, index: int) -> str:

@@ -13,6 +13,7 @@ from sim.record.json_read import runs_of, scenario_of, scenarios_of_run, strict_
 from sim.record.json_shape import shaped
 from sim.record.result import Result
 from sim.request import NEVER
+from sim.workload.build import plan_of
 from sim.workload.generate import declared
 
 Json = dict[str, Any]
@@ -68,7 +69,9 @@ class Damaged:
         read = shaped(self.document)
         run = read.runs[self.place]
         scenario = scenarios_of_run(scenario_of(read.scenario), run.name, run.policy)[0]
-        self.document["provenance"]["workloadSha256"] = declared(workload_of(run, scenario), scenario.workload).sha256()
+        workload = declared(workload_of(run, scenario), scenario.workload)
+        plan = workload if workload.sending is None else plan_of(scenario, workload)
+        self.document["provenance"]["workloadSha256"] = plan.sha256()
 
     def asked(self, index: int) -> Json:
         """The request in the scenario."""

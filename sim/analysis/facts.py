@@ -20,6 +20,12 @@ class Facts(Rows):
 
     # Requests
 
+    @property
+    def first_arrival_ns(self) -> int:
+        """When the first of them came; ``FOREVER`` if none did."""
+        arrival_ns = self.workload.arrival_ns
+        return int(arrival_ns[arrival_ns != NEVER].min(initial=FOREVER))
+
     @cached_property
     def scheduled(self) -> Ints:
         """Tokens scheduled for each request."""

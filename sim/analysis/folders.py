@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,6 +22,7 @@ from sim.record.write import RUN_SCHEMA, RUNS_SCHEMA
 from sim.scenario import Scenario
 from sim.show import escape, show
 from sim.simulation import settings
+from sim.workload.sending import kept, rows_of
 
 Open = Callable[[str], BinaryIO]
 
@@ -72,14 +74,18 @@ def _check_run(open_file: Open, prefix: str, report: Report) -> None:
     if not len(record.workload):
         raise ResultError(f"{prefix}requests.parquet: no requests")
     scenario = belonging(heading, _toml(open_file, f"{prefix}as-read.toml"), where, report)
-    if scenario is None or not report.run(WORKLOAD, workload_differs(scenario, len(record.workload)), where):
+    if scenario is None or not report.run(WORKLOAD, workload_differs(scenario, record.workload.all_ids()), where):
         return
+    asked = origin.plan(scenario, record.workload)
+    if asked is not None and asked.sending is not None:
+        sending = kept(asked, rows_of(asked, record.workload.all_ids())).sending
+        record = replace(record, workload=replace(record.workload, sending=sending))
     claims = Claims(
         where=where,
         settings=heading.settings,
         scenario=scenario,
         choice=resolve(scenario),
-        asked=origin.asked(scenario),
+        asked=asked,
         provenance=heading.provenance,
         record=record,
         columns={name: _column(prefix, tables["requests"], name) for name in COLUMNS},
@@ -102,7 +108,10 @@ def _resolved(resolved: Scenario, heading: Heading, claims: Claims) -> Iterator[
     scenario = candidates[0]
     for difference in origin.compare_settings(settings(scenario, resolve(scenario)), claims.settings):
         yield difference._replace(where=f"scenario.toml, {difference.where}")
-    asked, record = origin.asked(scenario), claims.record.workload
+    record = claims.record.workload
+    asked = origin.plan(scenario, record)
+    if asked is not None and asked.sending is not None and claims.asked is not None:
+        record = claims.asked  # what the run made of it is not in the scenario
     if (asked is None) != (claims.asked is None) or (asked is not None and asked.sha256() != record.sha256()):
         yield Difference("scenario.toml, workload", "that of the record", "another")
 

@@ -41,12 +41,14 @@ class ToldEnds:
         """Before which job each request came. A decision that copies begins all of its jobs at once: then not asked."""
         facts, arrival_ns = self._facts, self._facts.workload.arrival_ns
         withdrawn = (facts.workload.cancel_ns != NEVER) & (facts.workload.cancel_ns < arrival_ns)
-        comes, found = ~withdrawn & (arrival_ns <= horizon_ns), self._told["arrived_job"]
+        comes, found = ~withdrawn & (arrival_ns <= horizon_ns) & (arrival_ns != NEVER), self._told["arrived_job"]
         yield from self._rows((found != NEVER) != comes, "arrives", comes, found != NEVER)
         if len(facts.record.copies["job"]):
             return
         due, _ = facts.pieces.moments.begun_before(arrival_ns)
         late = (due == facts.jobs) & (found == facts.jobs + 1)  # after the start of a job that the horizon cut off
+        if facts.workload.sending is not None:  # who is sent because a decision ended another one comes after it
+            late |= found == facts.pieces.moments.begun_before(arrival_ns + 1)[0]
         yield from self._rows(comes & (found != due) & ~late, "arrived_job", due, found)
 
     def _rows(self, wrong: Mask, name: str, due: Ints | Mask, found: Ints | Mask) -> Iterator[Difference]:

@@ -79,12 +79,12 @@ class Cycle:
     def next_waiting(self) -> Request | None:
         """The head of the queue, if anybody may be admitted: nobody before all who were swapped out are back.
 
-        Unless it is more urgent than they are, in a preemptive order. Who made way in this cycle stays out for it.
+        In a preemptive order, nobody who is not more urgent than they are. Who made way in this cycle stays out for it.
         """
         head = self._state.waiting.head
         if self._closed or head is None or head in self._made_way:
             return None
-        if self._swap.out and not all(self._is_before(head, request) for request, _ in self._swap.out.values()):
+        if self._swap.out and not self._is_before(head, self._swap.first(self._rank)):
             self._blocked = Blocked.SWAPPED
             return None
         return head
@@ -183,11 +183,15 @@ class Cycle:
         return not self.empty
 
     def restore(self) -> list[Request]:
-        """Those who were swapped out come back, oldest first, with memory for all that is known of them."""
+        """Those who were swapped out come back, oldest first, with memory for all that is known of them.
+
+        In a preemptive order the most urgent first, and nobody before a head of the queue that is more urgent.
+        """
         back: list[Request] = []
-        if not self._swap.out:
-            return back
-        while (request := self._swap.oldest) is not None and not self._closed and self._has_slots(request):
+        while self._swap.out and not self._closed:
+            request, head = self._swap.first(self._rank), self._state.waiting.head
+            if (head is not None and self._is_before(head, request)) or not self._has_slots(request):
+                break
             if not self._memory.can_admit(request, request.known, others_run=bool(self._state.running)):
                 break
             self._memory.admit(request, request.known, request.computed)

@@ -97,7 +97,7 @@ class Scheduler:
         """The head of the queue, if that decision did not let it in."""
 
     def submit(self, request: Request) -> Event:
-        """A request arrives. The event returned fires when it has ended, however it ends."""
+        """A request arrives. The event returned fires when it has ended; its value is how (a ``Status``)."""
         request.arrived = True
         span, waiting = self._span, self.state.waiting
         begun, ends_ns = (1, 0) if span is None else self._begun(span)
@@ -350,7 +350,7 @@ class Scheduler:
             tell(request, status, reason, now_ns, jobs_begun)
         end = self._ends.pop(index, None)
         if end is not None:
-            end.succeed()
+            end.succeed(status)
 
     def _check(self) -> None:
         self._memory.check(self.state.running.values())

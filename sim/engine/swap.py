@@ -1,7 +1,8 @@
 """Host memory for preempted requests: who is out there, and how many blocks each left."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
+from sim.engine.queue import Key
 from sim.errors import InvariantError
 from sim.request import Request
 
@@ -23,10 +24,9 @@ class Swap:
     def indices(self) -> Collection[int]:
         return self.out.keys()
 
-    @property
-    def oldest(self) -> Request | None:
-        """Of those who are out, the one that arrived first."""
-        return min((request for request, _ in self.out.values()), key=_age) if self.out else None
+    def first(self, rank: Callable[[Request], Key]) -> Request:
+        """Of those who are out, the one with the smallest rank."""
+        return min((request for request, _ in self.out.values()), key=rank)
 
     def can_take(self, blocks: int) -> bool:
         return 0 < blocks <= self.free
@@ -44,7 +44,3 @@ class Swap:
         blocks = self.out.pop(request.index)[1]
         self.free += blocks
         return blocks
-
-
-def _age(request: Request) -> tuple[int, int]:
-    return request.arrival_ns, request.index

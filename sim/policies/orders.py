@@ -85,7 +85,7 @@ def lpm(request: Request, given: Given) -> Key:
 
 def at_random(request: Request, given: Given) -> Key:
     """Any of those who wait, drawn anew after each admission."""
-    drawn = f"{given.seed} {given.admissions} {request.index}".encode()
+    drawn = f"{given.seed} {given.admissions} {request.id}".encode()
     return (int.from_bytes(blake2b(drawn, digest_size=8).digest()),)
 
 

@@ -9,11 +9,16 @@ from decimal import Decimal
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 
-from sim.request import Ints, Request, Workload
+from sim.request import Flags, Request, Workload
 from sim.workload.streams import stream
 
 Predictor = Callable[[Request], int]
+Floats = npt.NDArray[np.float64]
+
+MOST = 2.0**40
+"""Nobody is believed to emit more tokens."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,16 @@ class Ground:
     workload: Workload
     error: Decimal
     seed: int
+
+    @property
+    def first(self) -> Flags:
+        """Which requests are sent for the first time; of the same one, sent again, the same is believed."""
+        sending = self.workload.sending
+        return np.full(len(self.workload), fill_value=True) if sending is None else sending.attempt == 0
+
+    def errors(self) -> Floats:
+        """A standard normal number for each request that is sent for the first time."""
+        return stream(self.seed, "predictor").standard_normal(int(np.count_nonzero(self.first)))
 
 
 def oracle(_ground: Ground) -> Predictor:
@@ -37,8 +52,8 @@ def declared(_ground: Ground) -> Predictor:
 
 def noisy(ground: Ground) -> Predictor:
     """The output times exp(error * Z), Z standard normal and one for each request: right in the median."""
-    z = stream(ground.seed, "predictor").standard_normal(len(ground.workload))
-    return _listed(np.maximum(np.rint(ground.workload.output_tokens * np.exp(float(ground.error) * z)), 1.0))
+    outputs = ground.workload.output_tokens[ground.first]
+    return _listed(ground, np.maximum(np.rint(outputs * np.exp(float(ground.error) * ground.errors())), 1.0))
 
 
 def rank_noisy(ground: Ground) -> Predictor:
@@ -46,19 +61,18 @@ def rank_noisy(ground: Ground) -> Predictor:
 
     As a ranking predictor does (Fu et al., NeurIPS '24): it knows who is longer, more or less, not how long anybody is.
     """
-    outputs = ground.workload.output_tokens
+    outputs = ground.workload.output_tokens[ground.first]
     count = len(outputs)
     places = np.empty(count)
     places[np.argsort(outputs, kind="stable")] = np.arange(count)
-    z = stream(ground.seed, "predictor").standard_normal(count)
     believed = np.empty(count)
-    believed[np.argsort(places + float(ground.error) * count * z, kind="stable")] = np.sort(outputs)
-    return _listed(believed)
+    ranked = np.argsort(places + float(ground.error) * count * ground.errors(), kind="stable")
+    believed[ranked] = np.sort(outputs)
+    return _listed(ground, believed)
 
 
-def _listed(tokens: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Predictor:
-    most = 2.0**40
-    expected: Ints = np.minimum(tokens, most).astype(np.int64)
+def _listed(ground: Ground, tokens: Floats) -> Predictor:
+    expected = np.minimum(tokens, MOST).astype(np.int64)[np.cumsum(ground.first) - 1]
     return lambda request: int(expected[request.index])
 
 

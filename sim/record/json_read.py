@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -11,20 +11,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim import scenario as scenarios
+from sim.clock import instant_ns
 from sim.errors import ResultError, ScenarioError
 from sim.files import looks_like_utf16, not_utf8, open_regular
 from sim.policies.orders import ORDERS
 from sim.policies.predictors import PREDICTORS
 from sim.policies.presets import COMPOSITIONS, PRESETS, resolve
 from sim.policies.victims import VICTIMS
+from sim.record.json_said import said_by_trace
 from sim.record.json_shape import Event, Run, check_version, shaped
 from sim.record.json_tables import record_of
 from sim.record.result import Result
-from sim.request import Workload, default_id
+from sim.request import NEVER, Ints, Workload, default_id
 from sim.scenario import Scenario
 from sim.show import escape, show, show_path
-from sim.workload.build import of_requests
+from sim.workload.build import of_requests, plan_of
 from sim.workload.generate import declared, generate
+from sim.workload.sending import is_sent_by_clients, kept, met, rows_of
 
 MAX_BYTES = 2**30
 """Largest result file that is read. More belongs into a folder of tables."""
@@ -97,6 +100,7 @@ class Contradiction(NamedTuple):
 def contradictions(run: Run, scenario: Scenario) -> Iterator[Contradiction]:
     """What keeps a run from being read as tables: unknown ids, requests that are in a job twice, and more."""
     samples = {request.id: request.samples for request in scenario.workload.requests or ()}
+    samples |= {row.id: row.asked.samples for row in run.requests if row.asked.samples != 1}
     known = Counter(request.id for request in run.requests)
     for id_, times in known.items():
         if times > 1:
@@ -107,7 +111,7 @@ def contradictions(run: Run, scenario: Scenario) -> Iterator[Contradiction]:
             yield Contradiction("jobs are numbered from 0 without a gap", where, place, event.job)
         yield from _listed(event, where, known)
         for item in event.scheduled:
-            due = samples.get(item.id, 1)
+            due = samples.get(item.id.rpartition("~")[0] if item.id not in samples else item.id, 1)
             if item.tokens < 1 or (item.phase == "decode" and item.tokens != due):
                 at, wanted = f"{where}, request {escape(item.id)}", due if item.phase == "decode" else "at least 1"
                 yield Contradiction("every scheduled item has tokens, a decode one a sample", at, wanted, item.tokens)
@@ -181,10 +185,13 @@ def workload_of(run: Run, scenario: Scenario) -> Workload:
     if stated is not None and stated != len(run.requests):
         raise ResultError(f"{len(run.requests)} requests; the scenario has {stated}")
     rows, ids = run.requests, [row.id for row in run.requests]
-    arrival_ns = np.array([row.arrival_ms for row in rows], dtype=np.int64)
+    arrival_ns = _column(row.arrival_ms for row in rows)
     prompt_tokens = np.array([row.prompt_tokens for row in rows], dtype=np.int64)
     output_tokens = np.array([row.output_tokens for row in rows], dtype=np.int64)
-    base = Workload.of(arrival_ns, prompt_tokens, output_tokens) if asked is None else of_requests(asked)
+    whole = asked is not None and len(asked) == len(rows)
+    base = of_requests(asked) if asked and whole else Workload.of(arrival_ns, prompt_tokens, output_tokens)
+    if scenario.workload.trace is not None:
+        base = replace(base, **said_by_trace(run, output_tokens))
     if scenario.workload.classes is not None:  # which of them a request belongs to is not shown
         base = _generated(scenario)
     shown = replace(
@@ -194,7 +201,28 @@ def workload_of(run: Run, scenario: Scenario) -> Workload:
         output_tokens=output_tokens,
         ids=None if all(id_ == default_id(index) for index, id_ in enumerate(ids)) else ids,
     )
-    return declared(shown, scenario.workload)
+    shown = declared(shown, scenario.workload)
+    return _sent(run, shown, scenario) if is_sent_by_clients(scenario.workload) else shown
+
+
+def _sent(run: Run, shown: Workload, scenario: Scenario) -> Workload:
+    """With what the scenario says of its clients, and when they gave up, which follows from when tokens came."""
+    plan = plan_of(scenario, shown)
+    rows = rows_of(plan, shown.all_ids())
+    if len(rows) != len(shown):
+        raise ResultError(f"{len(shown)} requests; the scenario has {len(rows)}")
+    plan = replace(
+        kept(plan, rows), prompt_tokens=shown.prompt_tokens, output_tokens=shown.output_tokens, ids=shown.ids
+    )
+    first_token_ns = _column(row.first_token_ms for row in run.requests)
+    rejected = np.array([row.status == "rejected" for row in run.requests])
+    horizon_ms = scenario.run.horizon_ms
+    horizon_ns = None if horizon_ms is None else instant_ns(horizon_ms)
+    return met(plan, shown.arrival_ns, first_token_ns, rejected, horizon_ns)
+
+
+def _column(times: Iterable[int | None]) -> Ints:
+    return np.array([NEVER if ns is None else ns for ns in times], dtype=np.int64)
 
 
 def _generated(scenario: Scenario) -> Workload:

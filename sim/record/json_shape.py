@@ -1,14 +1,14 @@
 """What the result JSON looks like, as models for pydantic: strict types, no key beyond these, times as whole ns."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from sim.errors import ResultError
 from sim.record.json_form import SCHEMA
-from sim.record.json_types import Count, Ms, Number, Scalar, Sha256, Shape, Tokens
+from sim.record.json_types import Count, Ms, Number, Setting, Sha256, Shape, Tokens
 from sim.show import escape, shorten, show
 from sim.spelling import nearest
 
@@ -28,6 +28,26 @@ class Provenance(Shape):
     trace_sha256: Sha256 | None
 
 
+Piece = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], Tokens], Field(strict=False)]
+"""An id of a text, and how many of its tokens."""
+
+
+class Said(Shape):
+    """What only a trace says of a request, where that is not the default."""
+
+    max_tokens: Tokens | None = None
+    priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
+    tenant: str = ""
+    deadline_ms: Ms | None = None
+    cancel_ms: Ms | None = None
+    samples: Annotated[int, Field(ge=1, le=10**6)] = 1
+    prefix_group: str = ""
+    prefix_tokens: Tokens = 0
+    parent: str | None = None
+    parent_tokens: Tokens = 0
+    pieces: list[Piece] = Field(default=[])
+
+
 class Asked(Shape):
     """One request: what was asked, how it ended, its metrics and all its tokens."""
 
@@ -35,7 +55,7 @@ class Asked(Shape):
     status: Literal["finished", "rejected", "cancelled", "unfinished"]
     reason: str | None
     finish_reason: Literal["stop", "length"] | None
-    arrival_ms: Ms
+    arrival_ms: Ms | None
     prompt_tokens: Tokens
     output_tokens: Tokens
     emitted_tokens: Tokens
@@ -53,6 +73,7 @@ class Asked(Shape):
     cached_tokens: Count
     cached_on_resume_tokens: Count
     token_times_ms: list[Ms]
+    asked: Said = Field(default_factory=Said)
 
 
 class Scheduled(Shape):
@@ -164,7 +185,7 @@ class Run(Shape):
     name: str
     policy: str
     incomplete: str | None = None
-    settings: dict[str, Scalar | dict[str, Scalar]]
+    settings: dict[str, Setting]
     requests: list[Asked] = Field(min_length=1)
     events: list[Event]
     summary: Summary
@@ -187,7 +208,7 @@ class Heading(Shape):
     name: str
     policy: str
     incomplete: str | None = None
-    settings: dict[str, Scalar | dict[str, Scalar]]
+    settings: dict[str, Setting]
     provenance: Provenance
     summary: Summary
     work: dict[str, Count]

@@ -49,11 +49,19 @@ def _scalar(value: object) -> object:
     return value if type(value) is int else number
 
 
+def _setting(value: object) -> object:
+    """A scalar, or a table of them."""
+    if isinstance(value, dict) and all(type(key) is str for key in value):
+        return {key: _scalar(each) for key, each in value.items()}
+    return _scalar(value)
+
+
 Ms = Annotated[int, BeforeValidator(_ns)]
 """Milliseconds in the file, whole ns once read."""
 
 Number = Annotated[Decimal, BeforeValidator(_decimal)]
 Scalar = Annotated[Any, BeforeValidator(_scalar)]
+Setting = Annotated[Any, BeforeValidator(_setting)]
 Count = Annotated[int, Field(ge=0, lt=2**62)]
 Tokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

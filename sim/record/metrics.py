@@ -58,7 +58,9 @@ def summarise(record: Record, columns: Mapping[str, Ints], timeline: Timeline, b
     finished = columns["status"] == Status.FINISHED
     last_ns = timeline.columns["last_token_ns"]
     emitted_any = last_ns != NEVER
-    makespan_ns = int(last_ns[emitted_any].max() - columns["arrival_ns"].min()) if emitted_any.any() else None
+    arrival_ns = columns["arrival_ns"]
+    began_ns = arrival_ns[arrival_ns != NEVER]
+    makespan_ns = int(last_ns[emitted_any].max() - began_ns.min()) if emitted_any.any() else None
 
     def over_finished(name: str) -> Distribution:
         values = columns[name][finished]

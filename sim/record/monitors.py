@@ -23,7 +23,11 @@ class Countdown(Monitor):
         self._when_done = when_done
 
     def on_end(self, request: Request, status: Status, reason: str | None, now_ns: int, jobs_begun: int) -> None:
-        self.left -= 1
+        self.skip(1)
+
+    def skip(self, requests: int) -> None:
+        """So many more need not be waited for."""
+        self.left -= requests
         if not self.left:
             self._when_done()
 
@@ -66,6 +70,10 @@ class Liveness(Monitor):
         self._quiet_from_ns = quiet_from_ns
         self._jobs = 0
         self._since_ns = 0
+
+    def expect(self, ns: int) -> None:
+        """Something from outside is to come at this time."""
+        self._quiet_from_ns = max(self._quiet_from_ns, ns)
 
     def on_job(self, job: Job) -> None:
         if job.decoding:

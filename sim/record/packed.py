@@ -33,6 +33,10 @@ class Packed(Mapping[str, Ints]):
         """Some of the rows."""
         return {name: column[rows].astype(np.int64) for name, column in self._columns.items()}
 
+    def replaced(self, name: str, column: Ints) -> "Packed":
+        """The same with another column of this name."""
+        return Packed({**self._columns, name: narrow(column)})
+
     def in_order(self, order: Ints) -> "Packed":
         """The same rows in another order."""
         return Packed({name: column[order] for name, column in self._columns.items()})

@@ -7,10 +7,17 @@ import numpy as np
 from sim.clock import instant_ns
 from sim.request import NEVER, Ints, Workload, default_id
 from sim.scenario import Request, Scenario
+from sim.workload.sending import planned, without_attempts
 
 
 def build(scenario: Scenario) -> tuple[Workload, str | None]:
     """The workload, and the sha256 of the trace file that it came from (None without a trace)."""
+    base, trace_sha256 = _base(scenario)
+    return planned(base, scenario.workload, scenario.run.seed), trace_sha256
+
+
+def _base(scenario: Scenario) -> tuple[Workload, str | None]:
+    """The requests themselves, whatever their clients' patience."""
     asked = scenario.workload
     if asked.requests is not None:
         return of_requests(asked.requests), None
@@ -18,11 +25,17 @@ def build(scenario: Scenario) -> tuple[Workload, str | None]:
         from sim.workload.generate import generate
 
         return generate(asked, scenario.run.seed, scenario.folder), None
-    from sim.workload.traces import read_trace
+    from sim.workload.traced import of_trace
 
-    path, trace = scenario.trace_path(), asked.trace
-    rows = read_trace(path, trace.format, limit=trace.limit, skip=trace.skip, speedup=trace.speedup)
-    return Workload.of(rows.arrival_ns, rows.prompt_tokens, rows.output_tokens), rows.sha256
+    return of_trace(scenario)
+
+
+def plan_of(scenario: Scenario, shown: Workload) -> Workload:
+    """The workload as it stood before the run of which ``shown`` is the record's; without reading a trace again."""
+    asked = scenario.workload
+    if asked.trace is None:
+        return build(scenario)[0]
+    return planned(without_attempts(shown), asked, scenario.run.seed)
 
 
 def of_requests(requests: Sequence[Request]) -> Workload:

@@ -141,7 +141,7 @@ class Geometric(Distribution):
     def problem(self) -> tuple[Within, str] | None:
         if self.min is not None and self.max is not None and self.max < self.min:
             return "max", f"too small; at least min, {self.min}"
-        if self.mean == 1 and (self.min or 1) > 1:
+        if float(self.mean) == 1 and (self.min or 1) > 1:
             return "min", "too large; every length of mean 1 is 1"
         return None
 
@@ -152,7 +152,7 @@ class Geometric(Distribution):
     @property
     def _log_not(self) -> float:
         """Of the probability that it goes on; for a mean of 1, where that is 0, of the least float there is."""
-        return log1p(-1 / float(self.mean)) if self.mean > 1 else -745.0
+        return log1p(-1 / float(self.mean)) if float(self.mean) > 1 else -745.0
 
     @property
     def _inside(self) -> float:
@@ -265,7 +265,7 @@ class Empirical(Distribution):
 
     path: str
     column: str
-    format: str = "azure"
+    format: str = "auto"
 
     @property
     def largest(self) -> int:

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from sim.classes import LAWS, Traffic, TrafficClass, drawn_together
+from sim.classes import LAWS, Traffic, TrafficClass, drawn_together, lengths_of
 from sim.clock import instant_ns
 from sim.errors import ScenarioError
-from sim.generated import Arrivals, Lengths
+from sim.generated import MAX_REQUESTS, Arrivals, Lengths
 from sim.request import Ints, Workload
 from sim.tables import Workload as Asked
 from sim.workload.batches import Ticked
 from sim.workload.distribution import Distribution, Empirical, Sample
 from sim.workload.pairs import correlated, recorded
 from sim.workload.process import Process
+from sim.workload.sending import closed_loop, sessions
 from sim.workload.streams import stream
 from sim.workload.varying import TraceRate
 
@@ -46,12 +47,32 @@ def generate(asked: Asked, seed: int, folder: Path = HERE) -> Workload:
     if asked.classes is None:
         if asked.count is None:
             raise TypeError("a workload without count and laws")
-        return _drawn(asked, asked.count, Source(seed, folder))
+        source = Source(seed, folder)
+        if asked.clients is not None:
+            return _by_users(asked, asked.count, source)
+        if asked.sessions is not None:
+            return _by_sessions(asked, asked.count, source)
+        return _drawn(asked, asked.count, source)
     drawn = [
         _of_class(each, place, count, Source(seed, folder, f"{each.name}/"))
         for place, (each, count) in enumerate(zip(asked.classes, asked.counts, strict=True))
     ]
     return merged(drawn)
+
+
+def _by_users(asked: Asked, count: int, source: Source) -> Workload:
+    return declared(closed_loop(asked, _lengths(asked, count, source), source.seed), asked)
+
+
+def _by_sessions(asked: Asked, count: int, source: Source) -> Workload:
+    if asked.sessions is None or asked.arrivals is None:
+        raise TypeError("a workload without sessions and arrivals")
+    opened_ns = arrival_law(asked.arrivals, source.folder).arrival_ns(count, source.stream("arrivals"))
+    turns = length_law(asked.sessions.turns, source.folder).tokens(count, source.stream("turns"))
+    total = int(turns.sum())
+    if total > MAX_REQUESTS:
+        raise ScenarioError(f"workload.sessions.turns: {total} turns in all; at most {MAX_REQUESTS}")
+    return declared(sessions(asked, (opened_ns, turns), _lengths(asked, total, source), source.seed), asked)
 
 
 def _of_class(each: TrafficClass, place: int, count: int, source: Source) -> Workload:
@@ -63,15 +84,21 @@ def _of_class(each: TrafficClass, place: int, count: int, source: Source) -> Wor
 
 
 def _drawn(asked: Traffic, count: int, source: Source) -> Workload:
-    arrivals, prompt, output = (getattr(asked, name) for name in LAWS)
-    times = arrival_law(arrivals, source.folder).arrival_ns(count, source.stream("arrivals"))
-    prompts, outputs = _lengths(asked, (prompt, output), count, source)
+    if asked.arrivals is None:
+        raise TypeError("requests without a law of their arrivals")
+    times = arrival_law(asked.arrivals, source.folder).arrival_ns(count, source.stream("arrivals"))
+    return declared(Workload.of(times, *_lengths(asked, count, source)), asked)
+
+
+def _lengths(asked: Traffic, count: int, source: Source) -> tuple[Ints, Ints]:
+    """Tokens of prompts and outputs."""
+    prompts, outputs = _drawn_lengths(asked, lengths_of(asked), count, source)
     if asked.max_tokens is not None and asked.max_tokens < (longest := int(outputs.max())):
         raise ScenarioError(f"workload.max_tokens = {asked.max_tokens}: too small; an output of {longest} was drawn")
-    return declared(Workload.of(times, prompts, outputs), asked)
+    return prompts, outputs
 
 
-def _lengths(asked: Traffic, tables: tuple[Lengths, Lengths], count: int, source: Source) -> tuple[Ints, Ints]:
+def _drawn_lengths(asked: Traffic, tables: tuple[Lengths, Lengths], count: int, source: Source) -> tuple[Ints, Ints]:
     randoms = source.stream("prompt_tokens"), source.stream("output_tokens")
     prompt, output = tables[0].law, tables[1].law
     if drawn_together(*tables) and isinstance(prompt, Empirical) and isinstance(output, Empirical):

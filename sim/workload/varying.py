@@ -257,7 +257,7 @@ class TraceRate(Varying):
 
     path: str
     window_ms: Decimal
-    format: str = "azure"
+    format: str = "auto"
 
     def recorded(self, arrival_ns: Ints) -> "Recorded":
         """The law, from the arrivals of the trace, which ascend from 0."""

@@ -349,7 +349,7 @@ class Machine(RuleBasedStateMachine):
     def swap_in(self) -> None:
         """The one that arrived first; the rest of what is known of it is computed in the same job."""
         request = min((self.requests[i] for i in self.host), key=lambda r: (r.arrival_ns, r.index))
-        assert self.swap.oldest is request
+        assert self.swap.first(lambda other: (other.arrival_ns, other.index)) is request
         fits = self.model.can_admit(request, request.known, others_run=bool(self.running))
         assert self.memory.can_admit(request, request.known, others_run=bool(self.running)) == fits
         if fits:

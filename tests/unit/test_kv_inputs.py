@@ -226,7 +226,8 @@ REFUSED = r"""
 0: id = "B" -> id = "B", max_tokens = 7
     s.toml (line 6): workload.requests[1].max_tokens = 7: too small; at least output_tokens, 8
 0: token_budget = 64 -> order = "prio"
-    s.toml (line 12): scheduler.order = "prio": unknown; one of fcfs, priority; did you mean 'priority'?
+    s.toml (line 12): scheduler.order = "prio": unknown; one of fcfs, lifo, priority, sjf, srpt, hrrn, edf,
+        least-slack, mlfq, vtc, drr, lpm, random; did you mean 'priority'?
 0: token_budget = 64 -> long_prefill_tokens = -1
     s.toml (line 12): scheduler.long_prefill_tokens = -1: too small; at least 0
 0: token_budget = 64 -> max_model_tokens = -1

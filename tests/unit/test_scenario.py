@@ -94,8 +94,10 @@ def test_what_is_not_written_has_its_default() -> None:
     }  # fmt: skip
     assert scenario.scheduler.model_dump() == {
         "policy": "fcfs", "batching": None, "composition": None, "prefills_per_job": None, "chunk_tokens": None,
-        "max_running": None, "token_budget": None, "order": None, "chunked_prefill": None,
-        "long_prefill_tokens": None, "max_model_tokens": None,
+        "max_running": None, "token_budget": None, "order": None, "ageing": None, "preemptive": None,
+        "predictor": None, "predictor_error": None, "mlfq_quantum_tokens": None, "mlfq_levels": None,
+        "drr_quantum_tokens": None, "weights": None, "prompt_token_weight": None, "output_token_weight": None,
+        "chunked_prefill": None, "long_prefill_tokens": None, "max_model_tokens": None,
     }  # fmt: skip
     assert scenario.scheduler.model_fields_set == set()
     assert scenario.run.model_dump() == {
@@ -247,7 +249,7 @@ def test_a_trace_lies_beside_its_scenario(tmp_path: Path) -> None:
     assert scenario.with_overrides({"workload.trace.path": "/else/b.csv"}).trace_path() == Path("/else/b.csv")
     trace = scenario.workload.trace
     assert trace is not None
-    assert (trace.format, trace.limit, trace.skip, trace.speedup) == ("azure", None, 0, Decimal("1.5"))
+    assert (trace.format, trace.limit, trace.skip, trace.speedup) == ("auto", None, 0, Decimal("1.5"))
 
 
 def test_the_trace_of_a_mapping_lies_in_the_working_directory() -> None:

@@ -142,6 +142,32 @@ def test_what_a_request_costs(load: str) -> None:
     assert {name: found[name] for name in most if found[name] > most[name]} == {}, found
 
 
+CLIENTS: dict[str, tuple[dict[str, Any], float]] = {
+    # it begins to think, its span is cut, its prefill ends, a span ends with it, it is told, a late decision
+    "closed loop": ({"clients": {"users": 64, "think_ms": {"distribution": "exponential", "mean": 1000}}}, 6.5),
+    # as in an open loop, and: its patience ends, the first of that or its end, and its moment of grace
+    "patience": ({"arrivals": {"process": "poisson", "rate_per_s": 8}, "patience_ms": 5000}, 11.5),
+}
+
+
+@pytest.mark.parametrize("clients", CLIENTS)
+def test_what_a_client_costs(clients: str) -> None:
+    load, most = CLIENTS[clients]
+    document = {
+        "schema": 1,
+        "name": "load",
+        "workload": {
+            "count": REQUESTS,
+            "prompt_tokens": {"distribution": "fixed", "value": 512},
+            "output_tokens": {"distribution": "fixed", "value": 512},
+            **load,
+        },
+        "device": DEVICE,
+        "scheduler": {"policy": "vllm"},
+    }
+    assert sim.simulate(sim.load(document)).work["heapEvents"] / REQUESTS <= most
+
+
 def test_tokens_cost_nothing() -> None:
     """Four times the output, the same number of requests at a quarter of the rate: the same work."""
     short, long = per_request(512, 128, 8.0), per_request(512, 512, 2.0)

@@ -30,6 +30,7 @@ class Line:
 
     axes: Axes
     seed: int
+    name: Callable[[int], str]
     tenants: Sequence[str] | None
     deadlines_ns: Sequence[int]
     expected: Sequence[int]
@@ -50,7 +51,11 @@ class Line:
         self.shares = Shares(self)
 
     def add(self, req: "Req") -> None:
-        self.waiting.append(req)
+        """Behind all that wait, but for later ones of its own instant who have not been served yet."""
+        place = len(self.waiting)
+        while place and not self.waiting[place - 1].target and age(self.waiting[place - 1]) > age(req):
+            place -= 1
+        self.waiting.insert(place, req)
         self.came.append(req)
         self.shares.add(req)
         if self.ranked is not None and self.stands:
@@ -146,7 +151,7 @@ def line_of(axes: Axes, seed: int, workload: Workload, cost: CostModel, cached: 
     if axes.predictor not in ("oracle", "declared"):
         predict = PREDICTORS[axes.predictor](Ground(workload, axes.predictor_error, seed))
         expected = [predict(Request(spec)) for spec in workload.specs()]
-    return Line(axes, seed, workload.tenants, workload.deadline_ns.tolist(), expected, cost, cached)
+    return Line(axes, seed, workload.id, workload.tenants, workload.deadline_ns.tolist(), expected, cost, cached)
 
 
 def age(req: "Req") -> tuple[int, int]:
@@ -284,7 +289,7 @@ def _level(line: Line, req: "Req") -> Key:
 
 
 def _lot(line: Line, req: "Req") -> Key:
-    return (blake2b(f"{line.seed} {line.drawn} {req.index}".encode(), digest_size=8).digest(),)
+    return (blake2b(f"{line.seed} {line.drawn} {line.name(req.index)}".encode(), digest_size=8).digest(),)
 
 
 KEYS: Mapping[str, Callable[[Line, "Req"], Key]] = MappingProxyType(

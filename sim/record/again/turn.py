@@ -39,7 +39,7 @@ class Turn:
         first = server.waiting[0]
         if first in self.gone:
             return None
-        if any(not self.before(first, req) for req in server.swapped.values()):
+        if server.swapped and not self.before(first, self.next_back()):
             self.blocked = Blocked.SWAPPED
             return None
         return first
@@ -143,7 +143,9 @@ class Turn:
         """Who was swapped out, the oldest first, while slots and blocks last."""
         server, back = self.server, []
         while server.swapped and not self.closed:
-            req = min(server.swapped.values(), key=age)
+            req = self.next_back()
+            if server.waiting and self.before(server.waiting[0], req):
+                break
             if not self.has_slots(req):
                 break
             if not server.memory.admits(req, req.known, others=bool(server.running)):
@@ -192,6 +194,14 @@ class Turn:
     def before(self, req: Req, other: Req) -> bool:
         line = self.server.line
         return gives_way(line.axes) and line.urgency(req) < line.urgency(other)
+
+    def next_back(self) -> Req:
+        """Of those on the host, the oldest; where the less urgent make way, the most urgent, of equals the oldest."""
+        line = self.server.line
+        return min(
+            self.server.swapped.values(),
+            key=lambda req: (*(line.urgency(req) if gives_way(line.axes) else ()), *age(req)),
+        )
 
     def would_fit(self, head: Req, upto: int, go: list[Req]) -> bool:
         """Whether it would get in without these: tried on a copy."""

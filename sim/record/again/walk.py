@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from sim.clock import instant_ns
@@ -14,6 +14,7 @@ from sim.record.again.hashed import Contents, Hashed
 from sim.record.again.orders import KEYS, line_of
 from sim.record.again.pool import Boundless, Counted, Regions
 from sim.record.again.rules import VICTIMS, decide, victim_rule
+from sim.record.again.senders import Senders, cancel_times
 from sim.record.again.server import OffTheRecordError, Planned, Req, Server
 from sim.record.again.turn import Turn
 from sim.request import NEVER, Status, Workload
@@ -21,7 +22,7 @@ from sim.scenario import Scenario
 
 FOREVER = 2**62
 REQUESTS_AT_ONCE = 2**14
-ARRIVES, CANCELLED, CRASH, POOL = range(4)
+ARRIVES, CANCELLED, CRASH, POOL, LEAVES = range(5)
 
 
 class Decision(NamedTuple):
@@ -81,6 +82,7 @@ class Walk:
         horizon_ms = scenario.run.horizon_ms
         self._horizon_ns = FOREVER if horizon_ms is None else instant_ns(horizon_ms)
         self._to_come = _instants(scenario, workload)
+        self._senders = None if workload.sending is None else Senders(workload)
         self._cancelled: list[int] = []
         self._crashed = False
         self._crashes = any(fault.kind == "crash" for fault in scenario.faults)
@@ -108,7 +110,11 @@ class Walk:
                 break
             for place, job in enumerate(decision.jobs):
                 free_ns = self._ends_ns[decision.number + place]
-                for req in self._server.book(job, self.requests):
+                done = self._server.book(job, self.requests)
+                if self._senders is not None:
+                    for index in [index for index, *_ in job.scheduled if self.requests[index].emitted]:
+                        self._senders.emitted(index, free_ns)
+                for req in done:
                     self._end(req.index, Status.FINISHED, None, free_ns)
         self._stop()
 
@@ -122,23 +128,30 @@ class Walk:
 
     def _happen(self, upto_ns: int) -> None:
         while self._to_come and self._to_come[0][0] <= upto_ns:
-            _, kind, value = heappop(self._to_come)
+            at_ns, kind, value = heappop(self._to_come)
             if kind == POOL:
                 self._server.memory.withhold(value)
             elif kind == CRASH:
                 self._crashed = True
             elif kind == CANCELLED:
                 self._cancelled.append(value)
+            elif kind == LEAVES:
+                if self._senders is not None and self._senders.leaves(value, at_ns):
+                    self._cancelled.append(value)
             else:
-                self._arrive(value)
+                self._arrive(value, at_ns)
 
-    def _arrive(self, index: int) -> None:
+    def _arrive(self, index: int, at_ns: int) -> None:
         self.ends[index].arrived_job = self._number
+        self.requests[index].arrival_ns = at_ns
+        if self._senders is not None and (ns := self._senders.patience_ends(index, at_ns)) is not None:
+            heappush(self._to_come, (ns, LEAVES, index))
         reason = reason_against(self.requests[index], self._choice, crashes=self._crashes)
         if reason is None:
             self._server.line.add(self.requests[index])
         else:
             self._end(index, Status.REJECTED, reason, NEVER)
+            self._set_off(index, at_ns)
 
     def _decide(self, now_ns: int) -> Decision | None:
         server = self._server
@@ -182,6 +195,15 @@ class Walk:
         end = self.ends[index]
         end.status, end.reason, end.ended_ns, end.ended_job = status, reason, at_ns, self._number
         self._left -= 1
+        if at_ns != NEVER:
+            self._set_off(index, at_ns)
+
+    def _set_off(self, index: int, at_ns: int) -> None:
+        """Whoever its client sends next is to come."""
+        if self._senders is not None:
+            cancelled = self.ends[index].status is Status.CANCELLED
+            for ns, following in self._senders.ended(index, at_ns, cancelled=cancelled):
+                heappush(self._to_come, (ns, ARRIVES, following))
 
     def _stop(self) -> None:
         """Whoever has not ended is where it is."""
@@ -228,8 +250,13 @@ def _memory(choice: Choice, workload: Workload) -> Boundless:
 def _instants(scenario: Scenario, workload: Workload) -> list[tuple[int, int, int]]:
     """``(ns, what, which)``: all that happens to the server from outside, as a heap."""
     instants = []
-    cancels = workload.cancel_ns.tolist()
+    cancels, sending = cancel_times(workload), workload.sending
+    waits = [False] * len(workload) if sending is None else (sending.after != NEVER).tolist()
     for index, (arrival_ns, cancel_ns) in enumerate(zip(workload.arrival_ns.tolist(), cancels, strict=True)):
+        if waits[index]:
+            if NEVER not in (cancel_ns, arrival_ns):
+                instants.append((cancel_ns, CANCELLED, index))
+            continue
         if cancel_ns == NEVER or cancel_ns >= arrival_ns:
             instants.append((arrival_ns, ARRIVES, index))
         if cancel_ns != NEVER:
