@@ -36,7 +36,7 @@ class Case:
     short: bool = True
 
     def scenario(self, requests: int | None = None) -> sim.Scenario:
-        workload = {"count": requests or self.requests, **self.workload}
+        workload: Document = {"count": requests or self.requests, **self.workload}
         document = {"schema": 1, "name": "theory", "workload": workload}
         return sim.load({**document, "device": self.device, "scheduler": self.scheduler})
 
@@ -169,6 +169,25 @@ def gamma_arrivals() -> Iterator[Case]:
             yield Case(f"G/M/1 {shape} {load}", load, n, work, PER_1000, SLOT, {"G/M/1: mean wait": wait})
 
 
+MVA = {
+    1: (1, 0.090909), 2: (1.090909, 0.180328), 5: (1.466632, 0.436048),
+    10: (2.732079, 0.785418), 20: (10.037451, 0.998131), 50: (40, 1),
+}  # fmt: skip
+
+
+def users() -> Iterator[Case]:
+    """They think 10 ms on average, and are served 1 ms."""
+    think = {"distribution": "exponential", "mean": 10}
+    for count, (response, throughput) in MVA.items():
+        work: Document = {
+            "clients": {"users": count, "think_ms": think},
+            "prompt_tokens": GEOMETRIC,
+            "output_tokens": ONE,
+        }
+        values = {"closed loop: mean response": response, "closed loop: throughput": 1000 * throughput}
+        yield Case(f"{count} users", 0.8, 4_000 if count < 10 else 8_000, work, PER_1000, SLOT, values)
+
+
 # --- shared steps ----------------------------------------------------------------------------------------------------
 
 BATCH: Document = {"policy": "vllm", "max_running": UNLIMITED, "token_budget": UNLIMITED}
@@ -250,6 +269,7 @@ CASES = [
     *any_services(),
     *orders(),
     *gamma_arrivals(),
+    *users(),
     *constant_steps(),
     *bulk_services(),
     *shared_steps(),

@@ -20,12 +20,14 @@ THEORIES: Mapping[str, Theory] = MappingProxyType(
         "conservation law": single_slot.conservation,
         "G/M/1": single_slot.exponential_service,
         "Kingman": single_slot.bound_by_variances,
+        "closed loop": single_slot.users_in_a_loop,
         "constant steps": shared.steps_of_one_length,
         "bulk service": shared.slots_for_a_few,
         "processor sharing": shared.shared_steps,
         "mean field": shared.mean_field,
         "a batch at once": shared.batch_at_once,
         "lone requests": shared.lone_requests,
+        "response-time law": shared.response_time_law,
         "saturation": shared.least_work,
     }
 )

@@ -7,9 +7,10 @@ from typing import Any
 from sim.analysis.theory.applicable import Refusal, applicable
 from sim.analysis.theory.claims import Finding, Replications, Sample
 from sim.analysis.theory.facts import MS_PER_S, DoesNotApply, Facts
-from sim.analysis.theory.load import Load, of_laws, of_requests
+from sim.analysis.theory.load import Load, of_laws, of_result
 from sim.errors import ScenarioError
 from sim.policies.presets import resolve
+from sim.record.result import Result
 from sim.scenario import Scenario
 from sim.simulation import settings, simulate
 
@@ -88,7 +89,7 @@ def examine(scenario: Scenario, replications: int = DEFAULT_REPLICATIONS) -> Rep
     load: Load | None = None
     for each in _seeded(scenario, runs):
         result = simulate(each)
-        load = load or _load(scenario, result.requests)
+        load = load or _load(scenario, result)
         measured.add(Sample(result))
     findings, refusals = [], list(found.refusals)
     for name, claims in found.claims.items():
@@ -104,11 +105,11 @@ def _seeded(scenario: Scenario, runs: int) -> Iterator[Scenario]:
         yield scenario if k == 0 else scenario.with_overrides({"run.seed": scenario.run.seed + k})
 
 
-def _load(scenario: Scenario, columns: Any) -> Load:
+def _load(scenario: Scenario, result: Result) -> Load:
     """From the laws, if there are any that are known; else from the requests of the first run."""
     values = settings(scenario, resolve(scenario))
     try:
         sources = Facts(scenario).sources
     except DoesNotApply:
-        return of_requests(values, columns)
+        return of_result(result)
     return of_laws(values, [(source.rate * MS_PER_S, source.prompts, source.outputs) for source in sources])

@@ -12,13 +12,15 @@ from sim.analysis.theory.alone import Alone
 from sim.analysis.theory.claims import Claim, Path, Sample
 from sim.analysis.theory.laws import MOST_LENGTHS, Service, Table, merged, table_of
 from sim.analysis.theory.queues import Moments, Stream
-from sim.classes import LAWS, Traffic, drawn_together
+from sim.classes import Traffic, drawn_together, lengths_of
+from sim.clients import Durations
 from sim.engine.plan import Blocked
 from sim.generated import Lengths
 from sim.policies.presets import BUDGETED, Axes, KvAxes, resolve
 from sim.request import Ints
 from sim.scenario import Scenario
 from sim.workload.arrivals import PROCESSES
+from sim.workload.durations import Fixed, Uniform
 from sim.workload.generate import arrival_law, length_law
 from sim.workload.process import Process
 from sim.workload.renewal import Poisson
@@ -58,6 +60,15 @@ class Source(NamedTuple):
         return self.requests / self.rate
 
 
+class Loop(NamedTuple):
+    """Users of a closed loop, their mean thinking time in ms, and what they ask for."""
+
+    users: int
+    think_ms: float
+    prompts: Table
+    outputs: Table
+
+
 @dataclass(frozen=True)
 class Facts:
     """A scenario and what its policy comes to. Times in ms."""
@@ -88,7 +99,7 @@ class Facts:
         need(not self.scenario.faults, "the server has faults")
         need(run.horizon_ms is None and run.max_jobs is None, "the run is cut before its end")
         need(not any(r.cancel_ms is not None for r in workload.requests or ()), "some requests are cancelled")
-        need(getattr(workload, "patience_ms", None) is None, "clients run out of patience")
+        need(workload.patience_ms is None, "clients run out of patience")
         need(not self.axes.max_model_tokens, "max_model_tokens cuts outputs")
         need(self.kv is None or not self.kv.prefix_cache, "the prefix cache shortens services")
         need(not self.axes.preemptive, "the order interrupts requests")
@@ -205,14 +216,25 @@ class Facts:
         asked = self.scenario.workload
         need(asked.requests is None, "the requests are given one by one, not by a law")
         need(asked.trace is None, "the requests are a trace, not of a law")
-        need(getattr(asked, "clients", None) is None, "a closed loop: arrivals depend on the server")
-        need(getattr(asked, "sessions", None) is None, "sessions: arrivals depend on the server")
+        need(asked.clients is None, "a closed loop: arrivals depend on the server")
+        need(asked.sessions is None, "sessions: arrivals depend on the server")
         if asked.classes is None:
             return [_source(asked, self._folder, asked.count or 0)]
         found = [_source(each, self._folder, n) for each, n in zip(asked.classes, asked.counts, strict=True)]
         shortest, longest = min(source.lasts for source in found), max(source.lasts for source in found)
         need(longest <= SAME_LENGTH * shortest, "the classes end at different times: counts are not as the rates")
         return found
+
+    @property
+    def loop(self) -> Loop:
+        """The closed loop. ``DoesNotApply``: there is none."""
+        asked = self.scenario.workload
+        if asked.clients is None:
+            raise DoesNotApply("no closed loop: requests do not wait for one another")
+        prompt, output = lengths_of(asked)
+        need(not asked.correlation and not drawn_together(prompt, output), "prompts and outputs are correlated")
+        tables = (_table(prompt, self._folder, "prompts"), _table(output, self._folder, "outputs"))
+        return Loop(asked.clients.users, _mean_ms(asked.clients.think_ms), *tables)
 
     @property
     def _folder(self) -> FilePath:
@@ -266,8 +288,9 @@ class Facts:
 
 
 def _source(asked: Traffic, folder: FilePath, count: int) -> Source:
-    arrivals, prompt, output = (getattr(asked, name) for name in LAWS)
-    need(arrivals is not None, "there is no law of arrivals")
+    arrivals, (prompt, output) = asked.arrivals, lengths_of(asked)
+    if arrivals is None:
+        raise DoesNotApply("there is no law of arrivals")
     law = arrival_law(arrivals, folder)
     rate = law.mean_rate_per_s
     if not rate:
@@ -276,6 +299,18 @@ def _source(asked: Traffic, folder: FilePath, count: int) -> Source:
     name = arrivals.process if type(law) is PROCESSES.get(arrivals.process) else f"{arrivals.process}, changed"
     prompts, outputs = _table(prompt, folder, "prompts"), _table(output, folder, "outputs")
     return Source(name, law, float(rate) / MS_PER_S, prompts, outputs, asked.priority, count)
+
+
+def _mean_ms(durations: Durations) -> float:
+    law = durations.law
+    if isinstance(law, Fixed):
+        return float(law.value)
+    if isinstance(law, Uniform):
+        return float(law.min + law.max) / 2
+    mean = durations.mean
+    if mean is None:
+        raise DoesNotApply(f"thinking times of {durations.distribution}: their mean is not known here")
+    return float(mean)
 
 
 def _table(lengths: Lengths, folder: FilePath, name: str) -> Table:

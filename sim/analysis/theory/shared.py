@@ -258,6 +258,29 @@ def batch_at_once(facts: Facts) -> Iterator[Claim]:
     yield Path("a batch at once: E2E", "ms", compare, "some requests did not finish")
 
 
+def response_time_law(facts: Facts) -> Iterator[Claim]:
+    """R = N / X - Z on measured values: thinking as it was drawn, and what the end of the run cut off of it."""
+    clients = facts.scenario.workload.clients
+    if clients is None:
+        raise DoesNotApply("no closed loop: requests do not wait for one another")
+    facts.undisturbed()
+
+    def compare(sample: Sample) -> Comparison | None:
+        sending, columns = sample.result.record.workload.sending, sample.result.requests
+        if sending is None or not sample.all_finished:
+            return None
+        finish, requests = columns["finish_ns"], len(columns["finish_ns"])
+        users, end = min(clients.users, requests), int(finish.max())
+        last = [int(finish[user :: clients.users].max()) for user in range(users)]
+        thinking = int(sending.pause_ns.sum()) + sum(end - at for at in last)
+        expected = users * end - thinking  # N T - n Z, which is n R
+        response = int(columns["e2e_ns"].sum())
+        scale = requests * NS_PER_MS
+        return Comparison(expected / scale, response / scale, int(expected != response))
+
+    yield Path("response-time law: mean response", "ms", compare, "some requests did not finish")
+
+
 def least_work(facts: Facts) -> Iterator[Claim]:
     """No server is faster than the work that no batch makes less: the rate at which it would be saturated."""
     need(facts.kv is None or not facts.kv.prefix_cache, "the prefix cache saves work")

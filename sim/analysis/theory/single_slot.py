@@ -6,13 +6,15 @@ from math import inf
 import numpy as np
 
 from sim.analysis.theory.claims import Claim, Comparison, Path, Quantile, Sample, Stationary
-from sim.analysis.theory.facts import DoesNotApply, Facts, Source, need, settling
-from sim.analysis.theory.laws import Floats, Service
+from sim.analysis.theory.facts import MS_PER_S, DoesNotApply, Facts, need, settling
+from sim.analysis.theory.laws import Floats, Service, Table
+from sim.analysis.theory.load import arrival_rate
 from sim.analysis.theory.paths import by_key, lindley
 from sim.analysis.theory.queues import (
     MD1,
     Stream,
     busy_period,
+    closed_loop,
     conserved,
     gamma_gaps,
     kingman_bound,
@@ -176,7 +178,7 @@ def exponential_service(facts: Facts) -> Iterator[Claim]:
     facts.single_slot()
     facts.in_order_of_arrival()
     source = facts.renewal()
-    mean, slack = exponential(facts, source)
+    mean, slack = exponential(facts, source.prompts, source.outputs)
     if not isinstance(source.law, (Gamma, Deterministic)):
         raise DoesNotApply(f"the transform of {source.process} gaps is not known here")
     shape = source.law.shape if isinstance(source.law, Gamma) else inf
@@ -185,25 +187,48 @@ def exponential_service(facts: Facts) -> Iterator[Claim]:
     yield Stationary("G/M/1: mean wait", "ms", theory, wait_ms, slack=slack)
 
 
-def exponential(facts: Facts, source: Source) -> tuple[float, float]:
+def exponential(facts: Facts, prompts: Table, outputs: Table) -> tuple[float, float]:
     """The mean service in ms, and what it costs that geometric lengths of mean m are not exponential: about 1 / m."""
-    moments = Service(facts.alone, source.prompts, source.outputs).moments
-    geometric = _is_geometric(facts, source)
+    moments = Service(facts.alone, prompts, outputs).moments
+    geometric = outputs.only == 1 and _is_geometric(facts, prompts)
     need(geometric, "services are not exponential (prompts of a geometric law, one output token, no cost of a job)")
-    mean_tokens = source.prompts.mean()
+    mean_tokens = prompts.mean()
     need(mean_tokens >= LEAST_MEAN, f"mean prompt {mean_tokens:.4g}: below {LEAST_MEAN}, geometric is not exponential")
     return moments.mean, 1 / mean_tokens
 
 
-def _is_geometric(facts: Facts, source: Source) -> bool:
+def _is_geometric(facts: Facts, prompts: Table) -> bool:
     """Whether the service is a geometric number of like pieces: each further token is as probable as the one before."""
-    device, shares = facts.scenario.device, source.prompts.shares
-    whole = facts.alone.chunk is None or facts.alone.chunk >= source.prompts.tokens[-1]
-    if source.outputs.only != 1 or device.job_ms or not whole or len(shares) < LEAST_MEAN:
+    device, shares = facts.scenario.device, prompts.shares
+    whole = facts.alone.chunk is None or facts.alone.chunk >= prompts.tokens[-1]
+    if device.job_ms or not whole or len(shares) < LEAST_MEAN:
         return False
     main = shares[: int(np.searchsorted(shares.cumsum(), 0.999))]
     ratios = main[1:] / main[:-1]
-    return int(source.prompts.tokens[0]) == 1 and bool(np.ptp(ratios) < 1e-6)
+    return int(prompts.tokens[0]) == 1 and bool(np.ptp(ratios) < 1e-6)
+
+
+def users_in_a_loop(facts: Facts) -> Iterator[Claim]:
+    """Mean value analysis."""
+    facts.single_slot()
+    facts.in_order_of_arrival()
+    loop = facts.loop
+    mean, slack = exponential(facts, loop.prompts, loop.outputs)
+    found = closed_loop(loop.users, loop.think_ms, mean)
+    settles = loop.think_ms + found.response
+    for name, unit, theory, measure in (
+        ("mean response", "ms", found.response, _response_ms),
+        ("throughput", "/s", found.throughput * MS_PER_S, _throughput_per_s),
+    ):
+        yield Stationary(f"closed loop: {name}", unit, theory, measure, slack=slack, settles_ms=settles)
+
+
+def _response_ms(sample: Sample) -> float | None:
+    return sample.mean_ms(sample.columns["e2e_ns"])
+
+
+def _throughput_per_s(sample: Sample) -> float | None:
+    return arrival_rate(sample.columns["arrival_ns"][sample.kept])
 
 
 @settling(relaxation_ms)
