@@ -72,14 +72,15 @@ MD1_LAWS: Mapping[float, tuple[tuple[float, ...], tuple[float, ...], tuple[float
     0.9: ((0.245960, 0.383600, 0.668709), (10.7825, 14.1287, 21.8982), (0.406570, 0.148769)),
     0.95: ((), (), ()),
 }
-MD1_MEANS = {0.5: (0.5, 2, 4), 0.8: (2, 5, 100), 0.9: (4.5, 10, 900), 0.95: (9.5, 20, 7600)}
-MD1_REQUESTS = {0.5: 6_000, 0.8: 60_000, 0.9: 22_000, 0.95: 40_000}
+MD1_MEANS = {0.5: (0.5, 2, 4), 0.8: (2, 5, 100), 0.9: (4.5, 10, 900), 0.95: (9.5, 20, None)}
+MD1_REQUESTS = {0.5: 6_000, 0.8: 60_000, 0.9: 22_000, 0.95: 25_000}
 
 
 def constant_services() -> Iterator[Case]:
     for load, (below, quantiles, served) in MD1_LAWS.items():
         wait, busy, variance = MD1_MEANS[load]
-        values = {WAIT: wait, "P(no wait)": 1 - load, "mean busy period": busy, "variance of busy periods": variance}
+        values = {WAIT: wait, "P(no wait)": 1 - load, "mean busy period": busy}
+        values |= {} if variance is None else {"variance of busy periods": variance}
         values |= {f"P(wait <= {t} S)": p for t, p in zip((1, 2, 5), below, strict=False)}
         values |= {f"P({n} served in a busy period)": p for n, p in zip((1, 2), served, strict=False)}
         values |= {f"wait p{q}": v for q, v in zip((90, 95, 99), quantiles, strict=False)}

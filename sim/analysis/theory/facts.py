@@ -159,7 +159,7 @@ class Facts:
 
     def blind(self) -> None:
         """The order does not look at lengths."""
-        need(self._order in BLIND, f"order {self.axes.order} looks at lengths")
+        need(self._order in BLIND, f"order {self.axes.order} may look at lengths")
 
     def in_order_of_arrival(self) -> None:
         need(self._order == "fcfs", f"order {self.axes.order}, not fcfs")
