@@ -172,7 +172,7 @@ class Estimate(NamedTuple):
 
 @dataclass
 class Replications:
-    """What the claims of a scenario measured, run after run: a number each, so that no run is kept."""
+    """What the claims of a scenario measured, run after run: a number each (for a quantile a column); no run is kept."""
 
     claims: Sequence[Claim]
     measured: list[list[Any]] = field(default_factory=list)
@@ -243,7 +243,7 @@ def estimate(values: Floats, errors: Floats | None = None) -> Estimate:
     n = len(values)
     if n == 1:
         return Estimate(float(values[0]), None, 0)
-    varying = [] if errors is None else [column for column in errors.T if np.ptp(column) > 0]
+    varying = [] if errors is None else [column / np.ptp(column) for column in errors.T if np.ptp(column) > 0]
     design = np.column_stack([np.ones(n), *varying])
     freedom = n - design.shape[1]
     if freedom < 1:
