@@ -4,9 +4,10 @@ The runs are those of `make theory`: the same cases, the same seeds.
 """
 
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from test_theory_simulated import RUNS
+from test_theory_simulated import RUNS, check
 from theory_cases import CASES, Case
 
 from sim.analysis.theory.examine import examine
@@ -18,7 +19,8 @@ HEAD = "| case | requests | result | theory | simulated | std. error | off |\n|-
 
 
 def rows(case: Case) -> list[str]:
-    found = {finding.name: finding for finding in examine(case.scenario(), RUNS).findings}
+    report = examine(case.scenario(), RUNS)
+    found = {finding.name: finding for finding in report.findings}
     lines: list[str] = []
     for name, value in case.values.items():
         finding = found[name]
@@ -34,14 +36,18 @@ def rows(case: Case) -> list[str]:
             f"{100 * (finding.simulated / finding.theory - 1):+.2f} %",
         ]
         lines.append("| " + " | ".join(cells) + " |")
+    try:
+        check(case, report, case.most_error)
+    except AssertionError as error:
+        print(f"{case.name}: {error}", flush=True)
     return lines
 
 
 def main(words: list[str]) -> None:
-    table = []
-    for case in CASES:
-        if not words or any(word in case.name for word in words):
-            lines = rows(case)
+    chosen = [case for case in CASES if not words or any(word in case.name for word in words)]
+    table: list[str] = []
+    with ProcessPoolExecutor() as processes:
+        for lines in processes.map(rows, chosen):
             print("\n".join(lines), flush=True)
             table += lines
     if not words:

@@ -172,7 +172,7 @@ class Estimate(NamedTuple):
 
 @dataclass
 class Replications:
-    """What the claims of a scenario measured, run after run: a number each (for a quantile a column); no run is kept."""
+    """What the claims of a scenario measured, run after run: a number each, for a quantile a column."""
 
     claims: Sequence[Claim]
     measured: list[list[Any]] = field(default_factory=list)
