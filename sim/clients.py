@@ -9,7 +9,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from sim import fields
 from sim.complaints import at
-from sim.generated import MAX_REQUESTS, Lengths, law_of
+from sim.generated import MAX_REQUESTS, Lengths, check_law, law_of
 from sim.table import Table
 from sim.workload.durations import DURATIONS, Duration
 
@@ -42,7 +42,7 @@ class Durations(Table):
 
     @model_validator(mode="after")
     def _of_one_law(self) -> Self:
-        checklaw_of(self, "distribution", DURATIONS)
+        check_law(self, "distribution", DURATIONS)
         if self.min is not None and self.max is not None and self.max < self.min:
             raise at("max", f"too small; at least min, {self.min:f}")
         return self

@@ -55,7 +55,7 @@ count = 3 -> count = 3⏎trace = {path = "t.csv"}
     s.toml (line 3): workload: trace and count together; exactly one of requests, trace, count,
         classes
 count = 3 -> trace = {path = "t.csv"}
-    s.toml (line 5): workload.arrivals: with trace; only for generated requests, which have count, arrivals,
+    s.toml (line 6): workload.prompt_tokens: with trace; only for generated requests, which have count, arrivals,
         prompt_tokens, output_tokens
 count = 3 -> count = 3⏎trace = {path = "t.csv"}⏎requests = [{prompt_tokens = 1, output_tokens = 1}]
     s.toml (line 3): workload: requests, trace and count together; exactly one of requests, trace, count,
