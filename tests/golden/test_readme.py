@@ -48,7 +48,7 @@ ROOT = Path(__file__).parents[2]
 READMES = ("README.md", "README.zh-CN.md")
 DOCUMENTS = (
     *READMES, "CONTRIBUTING.md", "ARCHITECTURE.md",
-    "docs/model.md", "docs/workloads.md", "docs/policies.md", "docs/limits.md", "docs/results.md",
+    "docs/model.md", "docs/workloads.md", "docs/policies.md", "docs/theory.md", "docs/limits.md", "docs/results.md",
 )  # fmt: skip
 SHELL = shutil.which("sh") or "/bin/sh"
 
