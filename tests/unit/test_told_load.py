@@ -21,7 +21,10 @@ def told(**workload: Any) -> list[str]:
 
 
 def test_of_requests() -> None:
-    """At 0, 1 and 3 s: 2 gaps in 3 s, of mean 1.5 and deviation 0.5 s; in windows of 1 s 1, 1, 0 (1/3: 2/9 over 2/3)."""
+    """At 0, 1 and 3 s: 2 gaps in 3 s, of mean 1.5 and deviation 0.5 s.
+
+    In windows of 1 s come 1, 1 and 0: mean 2/3, variance 2/9.
+    """
     arrivals = {"process": "given", "times_ms": [0, 1000, 3000]}
     assert told(count=3, arrivals=arrivals) == [
         "load: asked given; came 0.6667 requests/s, CV of gaps 0.333, variance to mean 0.333 in 1 s (3 requests in 3 s)"
