@@ -152,3 +152,11 @@ def test_both_languages_have_the_same_words(attribute: str) -> None:
     english: Any = getattr(English, attribute)
     chinese: Any = getattr(Chinese, attribute)
     assert list(english) == list(chinese)
+
+
+def test_settings_that_are_tables_are_shown() -> None:
+    assert setting({"heavy": 10, "the other": 1}) == '{heavy = 10, "the other" = 1}'
+    assert setting({}) == "{}"
+    assert setting({"by": "passes", "value": 2}) == "{by = passes, value = 2}"
+    assert setting({"a\x1b[31m": 1}) == '{"a\\u001B[31m" = 1}'
+    assert len(setting({f"tenant-{n}": n for n in range(100)})) <= 50
