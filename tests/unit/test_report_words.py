@@ -55,7 +55,7 @@ def test_a_share_is_neither_nothing_nor_all_unless_it_is(count: int, of: int, te
         (8, "8"),
         (True, "true"),
         (None, "none"),
-        ({"by": "passes", "value": Decimal("2.0")}, "{by=passes, value=2}"),
+        ({"by": "passes", "value": Decimal("2.0")}, "{by = passes, value = 2}"),
     ],
 )
 def test_settings_are_written_as_one_would_write_them(value: object, text: str) -> None:
