@@ -166,7 +166,7 @@ def load(
     checked, by dotted key; None takes a key away. ``known`` lists the names of a kind that this module can't know
     (``"policy"``, ``"composition"``, ``"format"``). ``ScenarioError`` has one line for each problem, at most 20.
     """
-    names = {kind: tuple(several) for kind, several in (known or {}).items()}
+    names = dict(known or {})
     if isinstance(source, Mapping):
         origin = Origin(_copied(source), complaints.Place("scenario"), None, names)
     else:

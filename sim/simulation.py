@@ -24,10 +24,11 @@ from sim.engine.scheduler import Parts, Scheduler, Switches
 from sim.engine.state import Rules
 from sim.engine.swap import Swap
 from sim.errors import LimitError, StalledError
+from sim.names import brought, files_of
 from sim.policies.admission import NeverFits
 from sim.policies.given import Given, given_of
 from sim.policies.orders import queue_of, shifts, urgency_of
-from sim.policies.presets import Choice, KvAxes, compose, resolve
+from sim.policies.presets import COMPOSITIONS, Choice, KvAxes, compose, resolve
 from sim.policies.victims import VICTIMS
 from sim.record.check import check_tokens
 from sim.record.kept import of_requests
@@ -82,7 +83,7 @@ def simulate(
             scenario=scenario.document,
             resolved=resolved(scenario, choice),
             settings=settings(scenario, choice),
-            provenance=provenance(scenario, workload, trace_sha256),
+            provenance=provenance(scenario, choice, workload, trace_sha256),
             record=replica.record(0 if choice.kv is None else choice.kv.block_tokens),
             work=work,
             incomplete=incomplete,
@@ -96,6 +97,8 @@ def simulate(
         replica.end()
         error.result = result(str(error))
         raise
+    except StalledError as error:
+        raise StalledError(*error.args, *(f"under {each}" for each in brought(scenario, choice))) from None
     return result()
 
 
@@ -133,8 +136,9 @@ class Replica:
         )
         limits = Limits(scenario.run.max_jobs, scenario.run.max_seconds)
         quiet_from_ns = max(self._faults.last_ns, int(max(workload.arrival_ns.max(), workload.cancel_ns.max())))
-        liveness = Liveness(0 if kv is None else kv.blocks * kv.block_tokens, quiet_from_ns)
-        observers = [*([limits] if limits.any else []), self.log, self._countdown, *([] if kv is None else [liveness])]
+        liveness = Liveness(_most_tokens(kv, workload), quiet_from_ns)
+        can_circle = kv is not None or COMPOSITIONS.source(axes.composition) is not None
+        observers = [*([limits] if limits.any else []), self.log, self._countdown, *([liveness] if can_circle else [])]
         device = Device(self._env, cost, self._faults.troubles)
         self._scheduler = Scheduler(self._env, device, parts, [*observers, *monitors], switches)
         self._clients: Clients | None = None
@@ -203,6 +207,13 @@ class Replica:
         ]
 
 
+def _most_tokens(kv: KvAxes | None, workload: Workload) -> int:
+    """Tokens that can be computed at once."""
+    if kv is not None:
+        return kv.blocks * kv.block_tokens
+    return int((workload.prompt_tokens + workload.samples * workload.output_tokens).sum())
+
+
 def _rules(kv: KvAxes | None, given: Given) -> Rules:
     axes, name = given.axes, "auto" if kv is None else kv.victim
     if name == "auto":
@@ -257,8 +268,9 @@ def resolved(scenario: Scenario, choice: Choice) -> dict[str, Any]:
     return document
 
 
-def provenance(scenario: Scenario, workload: Workload, trace_sha256: str | None) -> dict[str, Any]:
+def provenance(scenario: Scenario, choice: Choice, workload: Workload, trace_sha256: str | None) -> dict[str, Any]:
     """What else the result depends on, and where its requests came from."""
+    files = files_of(brought(scenario, choice))
     return {
         "version": VERSION,
         "seed": scenario.run.seed,
@@ -267,4 +279,5 @@ def provenance(scenario: Scenario, workload: Workload, trace_sha256: str | None)
         "numpy": np.__version__,
         "workloadSha256": workload.sha256(),
         "traceSha256": trace_sha256,
+        **({"plugins": files} if files else {}),
     }

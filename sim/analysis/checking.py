@@ -20,7 +20,7 @@ from sim.analysis import checks_swaps as swaps
 from sim.analysis import checks_system as system
 from sim.analysis.checks_tables import SOUND as SOUND_TABLES
 from sim.analysis.claims import Claims, columns_of
-from sim.analysis.course import COUNTED, Course
+from sim.analysis.course import COUNTED, Course, beyond
 from sim.analysis.ends import CourseEnds, Ends
 from sim.analysis.facts import Facts
 from sim.analysis.findings import Difference, Report
@@ -202,8 +202,11 @@ def workload_differs(scenario: Scenario, ids: Sequence[str]) -> list[Difference]
 
 
 def check_claims(claims: Claims, report: Report) -> None:
-    """Every check that the claims allow."""
+    """Every check that the claims allow. ``ResultError``: a plug-in is another than the one that it was made with."""
     where = claims.where
+    others = list(origin.other_plugins(claims))
+    if others:
+        raise ResultError(*others)
     sound = all(report.run(name, check(claims), where) for name, check in SOUND.items())
     for name, check in ORIGIN.items():
         report.run(name, check(claims), where)
@@ -224,6 +227,9 @@ def check_claims(claims: Claims, report: Report) -> None:
         checks["tokens leave at the ends of their jobs"] = lists.token_times(facts, claims.run)
     if claims.plain:
         checks |= _plain(facts)
+    elif (own := beyond(claims)) is not None:
+        report.left_out.append(f"{where}every decision is made again: {own} is a plug-in's, whose rule only it knows")
+        checks |= _not_decided_again(facts, stays)
     elif claims.run is None and facts.jobs > MOST_JOBS_AGAIN and not report.every_decision:
         report.left_out.append(f"{where}every decision is made again: {facts.jobs:,} jobs; {_limit()}")
         checks |= _not_decided_again(facts, stays)

@@ -4,11 +4,10 @@ Ties everywhere: arrival, then place in the file. Who is preempted comes back to
 the head of the queue.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import blake2b
-from types import MappingProxyType
 from typing import NamedTuple
 
 from sim.clock import instant_ns
@@ -17,6 +16,7 @@ from sim.policies.ageing import AgedByPasses, AgedByTime
 from sim.policies.fair import Counters, RoundRobin
 from sim.policies.given import Given
 from sim.policies.presets import Axes
+from sim.registry import Registry
 from sim.request import Request
 
 
@@ -126,7 +126,8 @@ class Order(NamedTuple):
 _LENGTHS = ("ageing", "predictor", "predictor_error")
 _SHARES = ("weights", "prompt_token_weight", "output_token_weight")
 
-ORDERS: Mapping[str, Order] = MappingProxyType(
+ORDERS: Registry[Order] = Registry(
+    "order",
     {
         "fcfs": Order(queue=lambda _given: FcfsQueue(), uses=()),
         "lifo": Order(lifo),
@@ -141,7 +142,7 @@ ORDERS: Mapping[str, Order] = MappingProxyType(
         "drr": Order(queue=RoundRobin, uses=("predictor", "predictor_error", "weights", "drr_quantum_tokens")),
         "lpm": Order(lpm, moves=True),
         "random": Order(at_random, moves=True),
-    }
+    },
 )
 
 SPECIAL = tuple(dict.fromkeys(name for order in ORDERS.values() for name in order.uses))

@@ -1,10 +1,9 @@
 """Recorded traces as columns of requests. A format is a function and a row in a table."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from sim.complaints import unknown_name
 from sim.errors import ScenarioError
 from sim.fields import MAX_INSTANT_MS
+from sim.registry import Registry
 from sim.request import Ints
 from sim.show import show
 from sim.workload import azure
@@ -25,7 +25,7 @@ class Format(NamedTuple):
     what: str
 
 
-FORMATS: Mapping[str, Format] = MappingProxyType({"azure": Format(azure.read_azure, azure.WHAT)})
+FORMATS: Registry[Format] = Registry("trace format", {"azure": Format(azure.read_azure, azure.WHAT)})
 
 
 @dataclass(frozen=True)

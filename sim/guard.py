@@ -1,0 +1,124 @@
+"""Calls into somebody's own code: what it raises, answers or never answers is said with its file and line."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from types import FrameType, TracebackType
+from typing import Any, NoReturn, TypeVar
+
+from sim.errors import EndlessPluginError, HeadwayError, InvariantError, PluginError
+from sim.registry import Source
+from sim.show import escape, shorten
+
+Answer = TypeVar("Answer")
+
+MAX_SECONDS = 10.0
+"""How long one call may take, unless somebody says otherwise."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Calls what ``source`` registered. ``what`` names it in messages: ``order "mine"``."""
+
+    source: Source
+    what: str
+
+    def call(self, function: Callable[..., Answer], *given: Any) -> Answer:
+        """What ``function`` answers. ``PluginError``: it raised; ``EndlessPluginError``: it went on for too long."""
+        calls = WATCH.calls
+        call = (self, monotonic())
+        calls.append(call)
+        try:
+            return function(*given)
+        except _Overdue as overdue:
+            if overdue.call is not call:
+                raise
+            raise self._endless(overdue) from None
+        except InvariantError as error:
+            raise PluginError(self._said(str(error), error.__traceback__)) from error
+        except HeadwayError:
+            raise
+        except (Exception, SystemExit) as error:
+            said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            line = error.lineno if isinstance(error, SyntaxError) and error.filename == self.source.file else None
+            raise PluginError(self._said(said, error.__traceback__, line)) from error
+        finally:
+            calls.pop()
+
+    def refuse(self, problem: str, function: object = None) -> NoReturn:
+        """It answered something that can't be; where ``function`` stands if that is known, else where it registered."""
+        raise PluginError(f"{self.source.at(_line_of(function, self.source.file))}: {self.what}: {problem}")
+
+    def _said(self, said: str, traceback: TracebackType | None, line: int | None = None) -> str:
+        if line is None:
+            line = next((at for file, at in reversed(_places(traceback)) if file == self.source.file), None)
+        return f"{self.source.at(line)}: {self.what}: {escape(shorten(said, 400))}"
+
+    def _endless(self, overdue: "_Overdue") -> EndlessPluginError:
+        frame, line = overdue.frame, None
+        while frame is not None and line is None:
+            line = frame.f_lineno if frame.f_code.co_filename == self.source.file else None
+            frame = frame.f_back
+        after = f"no answer after {overdue.seconds:g} s; it was stopped there"
+        return EndlessPluginError(f"{self.source.at(line)}: {self.what}: {after}")
+
+
+def _places(traceback: TracebackType | None) -> list[tuple[str, int]]:
+    places = []
+    while traceback is not None:
+        places.append((traceback.tb_frame.f_code.co_filename, traceback.tb_lineno))
+        traceback = traceback.tb_next
+    return places
+
+
+def _line_of(function: object, file: str) -> int | None:
+    code = getattr(function, "__code__", None) or getattr(getattr(function, "__func__", None), "__code__", None)
+    return code.co_firstlineno if code is not None and code.co_filename == file else None
+
+
+class _Overdue(BaseException):
+    """Raised where a call stands that has taken too long. No ``Exception``, lest the plug-in take it for its own."""
+
+    def __init__(self, call: tuple[Guard, float], seconds: float, frame: FrameType | None) -> None:
+        super().__init__()
+        self.call = call
+        self.seconds = seconds
+        self.frame = frame
+
+
+class Watch(threading.local):
+    """Of a thread: the calls under way, the innermost last, and when each of them began."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Guard, float]] = []
+        self.seconds = MAX_SECONDS
+
+    @contextmanager
+    def on(self, seconds: float = MAX_SECONDS) -> Iterator[None]:
+        """Within, no call may take longer: where the system has an alarm clock, in the main thread only."""
+        if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before, handler = self.seconds, signal.signal(signal.SIGALRM, self._look)
+        self.seconds = seconds
+        tick = min(seconds / 8, 0.25)
+        timer = signal.setitimer(signal.ITIMER_REAL, tick, tick)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, *timer)
+            signal.signal(signal.SIGALRM, handler)
+            self.seconds = before
+
+    def _look(self, _signal: int, frame: FrameType | None) -> None:
+        now = monotonic()
+        for call in reversed(self.calls):
+            if now - call[1] > self.seconds:
+                raise _Overdue(call, self.seconds, frame)
+
+
+WATCH = Watch()
+"""Of the process, as its alarm clock is."""

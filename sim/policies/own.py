@@ -1,0 +1,287 @@
+"""Somebody's own policies, orders, victim rules and predictors: what may be registered, and what of it is checked.
+
+Whatever these answer is looked at before the engine sees it; the built-in ones are called as they are.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from decimal import Decimal
+from numbers import Real
+from operator import index
+from typing import Any, NoReturn
+
+from sim.engine.cycle import Cycle, View
+from sim.engine.kv import Memory
+from sim.engine.queue import Key, Queue, Ranking
+from sim.engine.state import Running, Victim
+from sim.fields import MAX_TOKENS
+from sim.guard import Guard
+from sim.policies.base import Policy
+from sim.policies.given import Given
+from sim.policies.orders import ORDERS, SPECIAL, Order
+from sim.policies.predictors import Ground, Predictor
+from sim.policies.presets import COMPOSITIONS, Axes, Preset
+from sim.request import Request
+from sim.show import show
+from sim.spelling import nearest
+
+
+def preset(thing: Any, guard: Guard) -> Preset:
+    """A row of values for the axes, as the built-in policies are."""
+    if not isinstance(thing, Preset):
+        guard.refuse(f"{_a(thing)}, not a Preset: Preset(Axes(batching, composition, …), …)", thing)
+    for table, name in ((COMPOSITIONS, thing.axes.composition), (ORDERS, thing.axes.order)):
+        if name not in table:
+            guard.refuse(f"{table.kind} {show(name)}: unknown; one of {', '.join(table)}{nearest(name, table)}")
+    return thing
+
+
+# Compositions
+
+
+def composition(thing: Any, guard: Guard) -> Callable[[Axes], Policy]:
+    """From the settings to what decides: a function, or a class whose instances have ``plan``."""
+    _expect_callable(thing, guard, "a function of the settings (Axes), or a class made of them")
+    return lambda axes: GuardedPolicy(guard.call(thing, axes), guard)
+
+
+class GuardedPolicy:
+    """Somebody's policy. It promises ``stable_for`` if it has it; without it, every decision is asked for."""
+
+    def __init__(self, policy: Any, guard: Guard) -> None:
+        if not callable(getattr(policy, "plan", None)):
+            guard.refuse(f"made {_a(policy)}, which has no plan(view, cycle)")
+        promised = getattr(policy, "stable_for", 1)
+        if type(promised) is not int or promised < 1:
+            guard.refuse(f"stable_for = {show(promised)}: not a number of decisions; an integer from 1 on")
+        self.stable_for = promised
+        self._plan = policy.plan
+        self._guard = guard
+
+    def plan(self, view: View, cycle: Cycle) -> None:
+        self._guard.call(self._plan, view, cycle)
+
+
+# Orders
+
+
+def order(thing: Any, guard: Guard, **flags: Any) -> Order:
+    """A function of (request, given) that answers its key, or an :class:`Order`."""
+    made = thing if isinstance(thing, Order) else Order(thing, uses=SPECIAL)
+    rules = [rule for rule in (made.by, made.ranking, made.queue) if rule is not None]
+    if len(rules) != 1 or not callable(rules[0]):
+        guard.refuse(f"{_a(thing)}; a function of (request, given), or an Order of by, ranking or queue", thing)
+    if made.queue is not None:
+        return _with_queue(made, made.queue, guard)
+    made = made._replace(**flags)
+    by, make = made.by, made.ranking
+    if by is not None:
+        return made._replace(by=None, ranking=lambda given: GuardedKeys(by, _what_stands(given, made), guard))
+    if make is not None:
+        return made._replace(ranking=lambda given: GuardedRanking(guard.call(make, given), guard))
+    raise TypeError("an order without a rule")
+
+
+class _Still(Given):
+    """What an order that does not move may go by: nothing that changes while its requests wait."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("now_ns", "admissions", "cached"):
+            raise AttributeError(f"given.{name} changes while requests wait; register the order with moves=True")
+        return super().__getattribute__(name)
+
+
+def _what_stands(given: Given, made: Order) -> Given:
+    if made.moves:
+        return given
+    return _Still(given.axes, given.seed, given.predict, given.cost, given.cached)
+
+
+class GuardedRanking:
+    """Somebody's ranking. All keys of a run have as many parts of the same kinds, and each can be compared."""
+
+    def __init__(self, ranking: Ranking, guard: Guard) -> None:
+        missing = [name for name in ("settle", "key", "taken") if not callable(getattr(ranking, name, None))]
+        if missing:
+            guard.refuse(f"made {_a(ranking)}, which has no {missing[0]}; a ranking has settle, key and taken")
+        self._ranking = ranking
+        self._guard = guard
+        self._kinds: tuple[str, ...] | None = None
+
+    def settle(self, now_ns: int, waiting: Collection[Request], newcomers: Sequence[Request]) -> None:
+        self._guard.call(self._ranking.settle, now_ns, waiting, newcomers)
+
+    def key(self, request: Request) -> Key:
+        return self._checked(self._guard.call(self._ranking.key, request), request)
+
+    def taken(self, request: Request, waiting: Collection[Request]) -> None:
+        self._guard.call(self._ranking.taken, request, waiting)
+
+    def _checked(self, answer: Any, request: Request) -> Key:
+        key = answer if isinstance(answer, tuple) else (answer,)
+        kinds = tuple([_kind(part) for part in key])
+        if "" in kinds:
+            self._refuse(f"answers {_written(answer)} for {request!r}; numbers that are not NaN, or texts")
+        if self._kinds is None:
+            self._kinds = kinds
+        elif kinds != self._kinds:
+            kind = f"{len(self._kinds)} of {', '.join(self._kinds)}"
+            self._refuse(f"answers {_written(answer)} for {request!r}; before, its keys were of another kind: {kind}")
+        return key
+
+    def _refuse(self, problem: str) -> NoReturn:
+        self._guard.refuse(problem, self._ranking.key)
+
+
+class GuardedKeys(GuardedRanking):
+    """Somebody's function of (request, given)."""
+
+    def __init__(self, by: Callable[[Request, Given], Any], given: Given, guard: Guard) -> None:
+        self._by = by
+        self._given = given
+        self._guard = guard
+        self._kinds = None
+
+    def settle(self, now_ns: int, _waiting: Collection[Request], _newcomers: Sequence[Request]) -> None:
+        self._given.now_ns = now_ns
+
+    def key(self, request: Request) -> Key:
+        return self._checked(self._guard.call(self._by, request, self._given), request)
+
+    def taken(self, _request: Request, _waiting: Collection[Request]) -> None:
+        self._given.admissions += 1
+
+    def _refuse(self, problem: str) -> NoReturn:
+        self._guard.refuse(problem, self._by)
+
+
+def _kind(part: object) -> str:
+    """What a part of a key is compared as; empty when it can't be."""
+    if isinstance(part, Decimal):
+        return "" if part.is_nan() else "number"
+    if isinstance(part, Real):
+        return "number" if part == part else ""  # noqa: PLR0124  # NaN is not
+    return "text" if isinstance(part, str) else ""
+
+
+def _with_queue(made: Order, make: Callable[[Given], Queue], guard: Guard) -> Order:
+    return made._replace(queue=lambda given: GuardedQueue(guard.call(make, given), guard))
+
+
+class GuardedQueue:
+    """Somebody's queue: it holds whom it was given, no others, and nobody twice."""
+
+    def __init__(self, queue: Queue, guard: Guard) -> None:
+        names = ("add", "put_back", "take", "remove", "settle", "__len__", "__iter__")
+        missing = [name for name in names if not callable(getattr(queue, name, None))]
+        if missing or not isinstance(getattr(queue, "moves", None), bool) or not hasattr(type(queue), "head"):
+            guard.refuse(f"made {_a(queue)}, which is no queue; it has moves, head, {', '.join(names)}")
+        self.moves = queue.moves
+        self._queue = queue
+        self._guard = guard
+        self._waiting: dict[int, Request] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Request]:
+        listed: list[Request] = self._guard.call(list, self._queue)
+        if sorted(id(request) for request in listed) != sorted(id(request) for request in self._waiting.values()):
+            self._guard.refuse(f"lists {len(listed)} requests, which are not the {len(self)} that wait")
+        return iter(listed)
+
+    @property
+    def head(self) -> Request | None:
+        head = self._guard.call(lambda: self._queue.head)
+        if (head is None and self._waiting) or (head is not None and self._waiting.get(head.index) is not head):
+            self._guard.refuse(f"its head is {head!r}, which does not wait")
+        return head
+
+    def add(self, request: Request) -> None:
+        self._waiting[request.index] = request
+        self._guard.call(self._queue.add, request)
+
+    def put_back(self, request: Request) -> None:
+        self._waiting[request.index] = request
+        self._guard.call(self._queue.put_back, request)
+
+    def take(self, request: Request) -> None:
+        del self._waiting[request.index]
+        self._guard.call(self._queue.take, request)
+
+    def remove(self, request: Request) -> None:
+        del self._waiting[request.index]
+        self._guard.call(self._queue.remove, request)
+
+    def settle(self, now_ns: int) -> None:
+        self._guard.call(self._queue.settle, now_ns)
+
+
+# Victims and predictors
+
+
+def victim(thing: Any, guard: Guard) -> Callable[[int], Victim]:
+    """A function of (running, memory) that answers one of ``running``; or a class of such, made with a seed."""
+    _expect_callable(thing, guard, "a function of (running, memory)")
+
+    def of_seed(seed: int) -> Victim:
+        rule = guard.call(thing, seed) if isinstance(thing, type) else thing
+
+        def checked(running: Running, memory: Memory) -> Request:
+            answer: Any = guard.call(rule, running, memory)
+            if not any(request is answer for request in running):
+                guard.refuse(f"answers {_written(answer)}, which does not run", thing)
+            return answer  # type: ignore[no-any-return]  # it is one of them
+
+        return checked
+
+    return of_seed
+
+
+def predictor(thing: Any, guard: Guard) -> Callable[[Ground], Predictor]:
+    """A function of a :class:`Ground` that answers a function of a request, which is asked once for each."""
+    _expect_callable(thing, guard, "a function of (ground) that answers a function of (request)")
+
+    def of_ground(ground: Ground) -> Predictor:
+        predict: Any = guard.call(thing, ground)
+        if not callable(predict):
+            guard.refuse(f"made {_a(predict)}, not a function of (request)", thing)
+        known: dict[int, int] = {}
+
+        def checked(request: Request) -> int:
+            tokens = known.get(request.index)
+            if tokens is None:
+                tokens = known[request.index] = _tokens(guard.call(predict, request), request, guard, predict)
+            return tokens
+
+        return checked
+
+    return of_ground
+
+
+def _tokens(answer: Any, request: Request, guard: Guard, function: object) -> int:
+    try:
+        tokens = index(answer)
+    except TypeError:
+        tokens = 0
+    if isinstance(answer, bool) or not 1 <= tokens <= MAX_TOKENS:
+        guard.refuse(f"expects {_written(answer)} tokens of {request!r}; an integer from 1 to {MAX_TOKENS}", function)
+    return tokens
+
+
+# In words
+
+
+def _expect_callable(thing: Any, guard: Guard, wanted: str) -> None:
+    if not callable(thing):
+        guard.refuse(f"{_a(thing)}; {wanted}", thing)
+
+
+def _a(thing: object) -> str:
+    return f"a {type(thing).__name__}" if not isinstance(thing, type) else f"the class {thing.__name__}"
+
+
+def _written(answer: object) -> str:
+    try:
+        return repr(answer)[:100]
+    except Exception:  # noqa: BLE001  # what it says of itself is not ours either
+        return _a(answer)
