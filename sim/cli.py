@@ -111,6 +111,10 @@ def run(
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Count all blocks at every decision.")] = False,
     output: Annotated[Many, typer.Option(metavar="FILE.json|DIR", help="Where to write the result.")] = None,
+    save_workload: Annotated[
+        Many, typer.Option(metavar="FILE", help="Write the workload that the run met: a trace of format headway.")
+    ] = None,
+    allow_empty: Annotated[bool, typer.Option("--allow-empty", help="A trace without requests is no error.")] = False,
     lang: Annotated[Many, typer.Option(metavar="en|zh", help="Language; default from the locale.")] = None,
     plugin_seconds: PluginSeconds = None,
     plugin: Plugins = None,
@@ -122,8 +126,9 @@ def run(
     from sim.record import write
 
     language = options.language(lang)
-    target = options.once("--output", output)
+    target, saved = options.once("--output", output), options.once("--save-workload", save_workload)
     overrides = options.overrides(set_, {
+        "workload.trace.allow_empty": allow_empty or None,
         "scheduler.chunk_tokens": options.integer("--chunk", chunk),
         "device.job_ms": options.decimal("--overhead-ms", overhead_ms),
         "run.seed": options.integer("--seed", seed),
@@ -140,6 +145,7 @@ def run(
         raise ScenarioError(*rejections)
     if target is not None:
         write.check_writable(target)
+    keep = _keeping(saved)
     footprint.check(base.workload.stated)
     results: list[Result] = []
     try:
@@ -152,11 +158,12 @@ def run(
         raise
     if target is not None:
         write.save_all(results, target)
+    keep(results)
     _show(results, as_json, language)
-    for note in experiment.remarks(results):
+    for note in [*experiment.loads(plans, results), *experiment.remarks(results)]:
         say(f"note: {note}")
-    if target is not None:
-        say(f"written: {target}")
+    for place in filter(None, (target, saved)):
+        say(f"written: {place}")
 
 
 @app.command()
@@ -177,6 +184,67 @@ def verify(
     report = analysis.verify(path, decisions=decisions) if fault is None else analysis.verify_injected(path, fault)
     print_json(report.to_dict()) if as_json else print("\n".join(report.lines()))
     raise typer.Exit(0 if report.ok else 1)
+
+
+@app.command()
+@telling_of_output()
+def trace(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace; plain, gzip or zstd.")],
+    format_: Annotated[Many, typer.Option("--format", metavar="F", help="Its format; default by its content.")] = None,
+    unit: Annotated[Many, typer.Option(metavar="s|ms|us|ns|iso", help="Of its times.")] = None,
+    limit: Annotated[Many, typer.Option(metavar="N", help="Take at most so many rows.")] = None,
+    skip: Annotated[Many, typer.Option(metavar="N", help="Leave out so many rows at the start.")] = None,
+    thin: Annotated[Many, typer.Option(metavar="X", help="Share of the rows that is kept, at random.")] = None,
+    loop: Annotated[Many, typer.Option(metavar="N", help="Passes, one after the other.")] = None,
+    speedup: Annotated[Many, typer.Option(metavar="X", help="Divides the times between arrivals.")] = None,
+    seed: Annotated[Many, typer.Option(metavar="N", help="run.seed, for --thin.")] = None,
+    set_: Annotated[
+        Many, typer.Option("--set", metavar="KEY=VALUE", help="Any key workload.trace.KEY; may be repeated.")
+    ] = None,
+    allow_empty: Annotated[bool, typer.Option("--allow-empty", help="A trace without requests is no error.")] = False,
+    to: Annotated[Many, typer.Option("--to", metavar="FORMAT", help="Write another format to --output.")] = None,
+    output: Annotated[Many, typer.Option(metavar="FILE", help="Where to write it; must not exist.")] = None,
+    lang: Annotated[Many, typer.Option(metavar="en|zh", help="Language; default from the locale.")] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show what is in a trace, and what a reader might get wrong; --to writes it in another format."""
+    from sim import load
+    from sim.analysis import traced
+
+    language = options.language(lang)
+    target, wanted = options.once("--output", output), options.once("--to", to)
+    if (target is None) != (wanted is None):
+        raise ScenarioError("--to and --output: only together; --to FORMAT --output FILE")
+    if wanted is not None:
+        traced.check_format(wanted)
+    overrides = options.overrides(set_, {
+        "workload.trace.format": options.once("--format", format_),
+        "workload.trace.unit": options.once("--unit", unit),
+        "workload.trace.limit": options.integer("--limit", limit),
+        "workload.trace.skip": options.integer("--skip", skip),
+        "workload.trace.thin": options.decimal("--thin", thin),
+        "workload.trace.loop": options.integer("--loop", loop),
+        "workload.trace.speedup": options.decimal("--speedup", speedup),
+        "run.seed": options.integer("--seed", seed),
+    })  # fmt: skip
+    table = {"path": str(file.absolute()), **({"allow_empty": True} if allow_empty else {})}
+    with options.by_their_names(set_):
+        scenario = load({"schema": 1, "name": "trace", "workload": {"trace": table}}, overrides=overrides)
+    report = traced.report(scenario)
+    lost: list[str] = []
+    if wanted is not None and target is not None:
+        lost = traced.convert(report.workload, wanted, Path(target), file)
+    if as_json:
+        print_json(report.to_dict() | {"written": None if target is None else {"path": target, "lost": lost}})
+    else:
+        from sim.report.trace import lines
+
+        print("\n".join(lines(report, lang=language, encoding=sys.stdout.encoding)))
+    for loss in lost:
+        say(f"note: --to {wanted}: {loss}")
+    if target is not None:
+        say(f"written: {target}")
 
 
 @app.command("list")
@@ -227,6 +295,21 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()  # None: closed by who started us
     signal.signal(signal.SIGTERM, _terminate)
     sys.exit(_guarded(lambda: app(given, prog_name="headway", standalone_mode=False), "--debug" in given))
+
+
+def _keeping(target: str | None) -> "Callable[[Sequence[Result]], None]":
+    """What saves the workload that the runs met; nothing without a place for it, which is looked at now."""
+    if target is None:
+        return lambda _: None
+    from sim.analysis import traced
+
+    traced.check_saving(Path(target))
+
+    def keep(results: "Sequence[Result]") -> None:
+        for note in traced.save_workload([result.record.workload for result in results], Path(target)):
+            say(f"note: {note}")
+
+    return keep
 
 
 def _with_progress(plan: "Plan", language: str, check: bool) -> "Result":

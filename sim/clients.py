@@ -9,7 +9,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from sim import fields
 from sim.complaints import at
-from sim.generated import MAX_REQUESTS, Lengths, _law, _only_its_own
+from sim.generated import MAX_REQUESTS, Lengths, check_law, law_of
 from sim.table import Table
 from sim.workload.durations import DURATIONS, Duration
 
@@ -42,14 +42,14 @@ class Durations(Table):
 
     @model_validator(mode="after")
     def _of_one_law(self) -> Self:
-        _only_its_own(self, "distribution", DURATIONS)
+        check_law(self, "distribution", DURATIONS)
         if self.min is not None and self.max is not None and self.max < self.min:
             raise at("max", f"too small; at least min, {self.min:f}")
         return self
 
     @property
     def law(self) -> Duration:
-        return _law(self, "distribution", DURATIONS)
+        return law_of(self, "distribution", DURATIONS)
 
 
 def _of_number(value: object) -> object:
@@ -124,17 +124,23 @@ class Retry(Table):
 
 def check_clients(workload: Any) -> None:
     """What the keys of ``[workload]`` about clients say of the others. Raises what a validator raises."""
-    for name in ("clients", "sessions"):
-        if getattr(workload, name) is not None and workload.count is None:
-            raise at(name, "without count; only for generated requests")
+    sent = [name for name in ("clients", "sessions") if getattr(workload, name) is not None]
+    if sent and workload.count is None:
+        raise at(sent[0], "without count; only for generated requests")
+    if sent and workload.deadline_after_ms is not None:
+        raise at("deadline_after_ms", f"with {sent[0]}, whose arrivals nobody knows before; leave it out")
     if workload.clients is not None:
         for name in ("arrivals", "sessions"):
             if getattr(workload, name) is not None:
                 raise at(name, "together with clients, who send when their request before has ended; only one of them")
     if workload.retry is not None:
-        if workload.patience_ms is None:
-            raise at("retry", "without patience_ms; only who runs out of patience is sent again")
-        for place, request in enumerate(workload.requests or ()):
-            _, tilde, number = request.id.rpartition("~")
-            if tilde and number.isdecimal():
-                raise at(("requests", place, "id"), "ends like that of a second attempt; not with retry")
+        _check_retry(workload)
+
+
+def _check_retry(workload: Any) -> None:
+    if workload.patience_ms is None:
+        raise at("retry", "without patience_ms; only who runs out of patience is sent again")
+    for place, request in enumerate(workload.requests or ()):
+        _, tilde, number = request.id.rpartition("~")
+        if tilde and number.isdecimal():
+            raise at(("requests", place, "id"), "ends like that of a second attempt; not with retry")

@@ -40,6 +40,9 @@ ELSEWHERE = {
     "output_len": "output_tokens",
     "overhead_ms": "job_ms",
     "prompt_len": "prompt_tokens",
+    "qps": "rate_per_s",
+    "rate": "rate_per_s",
+    "request_rate": "rate_per_s",
     "request_id": "id",
 }
 """What other tools and the lesson call our keys; only those are hinted at that the schema has."""

@@ -17,6 +17,8 @@ from sim.show import escape, shorten, show
 from sim.simulation import simulate
 from sim.spelling import nearest
 from sim.workload.build import build
+from sim.workload.measured import measure
+from sim.workload.told import rates_asked, text_of_asked, text_of_measured
 
 BOTH = ("fcfs", "chunked")
 """What ``--policy both`` means: the lesson's pair."""
@@ -92,12 +94,27 @@ def plan(scenario: Scenario, policies: str | None = None, variants: Sequence[str
 
 def remarks(results: Sequence[Result]) -> Iterator[str]:
     """What whoever reads these results should not overlook, a line each."""
+    yield from dict.fromkeys(f"the trace: {note}" for result in results for note in result.record.workload.notes)
     for result in results:
         requests = result.requests
         if (requests["status"] == Status.REJECTED).all():
             yield f"{result.name}: every request was rejected, nothing ran"
         elif (requests["arrived_job"] == NEVER).all():
             yield f"{result.name}: no request had arrived by the horizon, nothing ran"
+
+
+def loads(plans: Sequence[Plan], results: Sequence[Result]) -> Iterator[str]:
+    """What each generated load was asked to be and what came, a line for each."""
+    runs_of: dict[str, list[tuple[Plan, Result]]] = {}
+    for plan_, result in zip(plans, results, strict=False):
+        if rates_asked(plan_.scenario.workload):
+            runs_of.setdefault(result.provenance["workloadSha256"], []).append((plan_, result))
+    for runs in runs_of.values():
+        plan_, result = runs[0]
+        whose = f" of {', '.join(plan_.name for plan_, _ in runs)}" if len(runs_of) > 1 else ""
+        asked = text_of_asked(plan_.scenario.workload)
+        came = text_of_measured(measure(result.record.workload.arrival_ns))
+        yield f"load{whose}: asked {asked}; came {came}"
 
 
 def skipped(scenario: Scenario) -> Iterator[str]:

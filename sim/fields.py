@@ -77,6 +77,8 @@ def _decimals(value: Decimal) -> int:
     return -int(value.as_tuple().exponent)
 
 
+_Bounded = AfterValidator(_exact(SPEEDUP_DECIMALS, ""))
+
 Instant = Annotated[
     Decimal,
     Field(ge=0, le=MAX_INSTANT_MS, allow_inf_nan=False),
@@ -118,6 +120,9 @@ Rate = Annotated[
 ]
 """Arrivals per second, 10^-9 .. 10^6."""
 
+Sampling = Annotated[Decimal, Field(gt=0, le=1, allow_inf_nan=False), BeforeValidator(_widen), AfterValidator(_cut)]
+"""What part of something is kept, above 0 and up to 1."""
+
 Factor = Annotated[
     Decimal,
     Field(gt=0, le=10**6, allow_inf_nan=False),
@@ -143,6 +148,67 @@ Gib = Annotated[
 
 Seconds = Annotated[Decimal, Field(gt=0, le=10**9, allow_inf_nan=False), BeforeValidator(_widen), AfterValidator(_cut)]
 
+Rate0 = Annotated[
+    Decimal,
+    Field(ge=0, le=MAX_RATE, allow_inf_nan=False),
+    BeforeValidator(_widen),
+    AfterValidator(_no_minus_zero),
+    AfterValidator(_exact(SPEEDUP_DECIMALS, "")),
+]
+"""Arrivals per second, 0 .. 10^6."""
+
+Variation = Annotated[
+    Decimal, Field(ge=Decimal("0.001"), le=1000, allow_inf_nan=False), BeforeValidator(_widen), _Bounded
+]
+"""A coefficient of variation, 0.001 .. 1000."""
+
+Share = Annotated[
+    Decimal, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_widen), AfterValidator(_no_minus_zero), _Bounded
+]
+"""A part of a whole, 0 .. 1."""
+
+Weight = Annotated[
+    Decimal, Field(ge=0, le=10**9, allow_inf_nan=False), BeforeValidator(_widen), AfterValidator(_no_minus_zero),
+    _Bounded,
+]  # fmt: skip
+"""What a probability is in proportion to."""
+
+Branching = Annotated[Decimal, Field(ge=0, le=Decimal("0.999"), allow_inf_nan=False), BeforeValidator(_widen), _Bounded]
+"""How many each arrival brings, 0 .. 0.999: from 1 on, there is no end to them."""
+
+Duration = Annotated[
+    Decimal, Field(ge=Decimal("0.000001"), le=10**9, allow_inf_nan=False), BeforeValidator(_widen), AfterValidator(_cut)
+]
+"""A mean time in ms, from a ns to 11 days."""
+
+Correlation = Annotated[Decimal, Field(ge=-1, le=1, allow_inf_nan=False), BeforeValidator(_widen), _Bounded]
+Mean = Annotated[Decimal, Field(ge=1, le=MAX_TOKENS, allow_inf_nan=False), BeforeValidator(_widen), _Bounded]
+"""Mean tokens of a law of lengths."""
+
+Deviation = Annotated[Decimal, Field(ge=0, le=MAX_TOKENS, allow_inf_nan=False), BeforeValidator(_widen), _Bounded]
+Exponent = Annotated[Decimal, Field(ge=0, le=100, allow_inf_nan=False), BeforeValidator(_widen), _Bounded]
+WeibullShape = Annotated[
+    Decimal, Field(ge=Decimal("0.1"), le=1000, allow_inf_nan=False), BeforeValidator(_widen), _Bounded
+]
+_Shape = Annotated[
+    Decimal, Field(ge=Decimal("0.000001"), le=10**6, allow_inf_nan=False), BeforeValidator(_widen), _Bounded
+]
+
+
+def _or_infinite(value: object, finite: ValidatorFunctionWrapHandler) -> Decimal:
+    if value == "inf" or (isinstance(value, Decimal) and value == Decimal("inf")):
+        return Decimal("inf")
+    return Decimal(finite(value))
+
+
+Burstiness = Annotated[
+    _Shape,
+    WrapValidator(_or_infinite),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0.000001}, {"const": "inf"}]}),
+]
+"""The shape of a gamma law, 10^-6 .. 10^6, or ``inf`` (in JSON, which has no such number, ``"inf"``)."""
+
+Priority = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Tokens0 = Annotated[int, Field(ge=0, le=MAX_TOKENS)]

@@ -12,7 +12,7 @@ from sim.policies.victims import VICTIMS
 from sim.registry import Registry, Source
 from sim.scenario import Scenario
 from sim.show import show
-from sim.workload.traces import FORMATS
+from sim.workload.trace_formats import AUTO, FORMATS
 
 TABLES: Mapping[str, Registry[Any]] = MappingProxyType(
     {
@@ -24,7 +24,8 @@ TABLES: Mapping[str, Registry[Any]] = MappingProxyType(
         "format": FORMATS,
     }
 )
-BESIDES: Mapping[str, tuple[str, ...]] = MappingProxyType({"victim": ("auto",)})
+BEFORE: Mapping[str, tuple[str, ...]] = MappingProxyType({"victim": ("auto",)})
+BEHIND: Mapping[str, tuple[str, ...]] = MappingProxyType({"format": (AUTO,)})
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,15 @@ class Names(Collection[str]):
     kind: str
 
     def __iter__(self) -> Iterator[str]:
-        yield from BESIDES.get(self.kind, ())
+        yield from BEFORE.get(self.kind, ())
         yield from TABLES[self.kind]
+        yield from BEHIND.get(self.kind, ())
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
-        return name in TABLES[self.kind] or name in BESIDES.get(self.kind, ())
+        return name in TABLES[self.kind] or name in (*BEFORE.get(self.kind, ()), *BEHIND.get(self.kind, ()))
 
 
 def known() -> Mapping[str, Collection[str]]:

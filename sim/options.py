@@ -20,6 +20,13 @@ NAMES = {
     "run.seed": "--seed",
     "run.max_jobs": "--max-jobs",
     "run.max_seconds": "--max-seconds",
+    "workload.trace.format": "--format",
+    "workload.trace.unit": "--unit",
+    "workload.trace.limit": "--limit",
+    "workload.trace.skip": "--skip",
+    "workload.trace.thin": "--thin",
+    "workload.trace.loop": "--loop",
+    "workload.trace.speedup": "--speedup",
 }
 """The keys that have an option of their own."""
 

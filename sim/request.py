@@ -45,6 +45,44 @@ class RequestSpec(NamedTuple):
     samples: int = 1
 
 
+class Pieces(NamedTuple):
+    """What prompts are made of, from their first token on: ids of texts, and how many tokens of each.
+
+    Request ``i`` has the pieces ``offsets[i]`` to before ``offsets[i + 1]``. Token ``k`` of the text ``id`` is the same
+    token wherever it stands; what a prompt has beyond its pieces is its own.
+    """
+
+    offsets: Ints
+    ids: Ints
+    tokens: Ints
+
+    @classmethod
+    def of(cls, counts: Ints, ids: Ints, tokens: Ints) -> "Pieces":
+        """From how many each request has."""
+        return cls(np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts))), ids, tokens)
+
+    @property
+    def counts(self) -> Ints:
+        """How many pieces each request has."""
+        return np.diff(self.offsets)
+
+    def of_request(self, index: int) -> list[tuple[int, int]]:
+        """``(id, tokens)`` of its pieces."""
+        some = slice(int(self.offsets[index]), int(self.offsets[index + 1]))
+        return list(zip(self.ids[some].tolist(), self.tokens[some].tolist(), strict=True))
+
+    def of_each(self) -> Iterator[list[tuple[int, int]]]:
+        """The same of all requests, one after the other."""
+        return map(self.of_request, range(len(self.offsets) - 1))
+
+    def take(self, order: Ints) -> "Pieces":
+        """The pieces of the requests at these places, in this order."""
+        counts = self.counts[order]
+        after = np.cumsum(counts)
+        places = np.repeat(self.offsets[:-1][order] - (after - counts), counts) + np.arange(int(counts.sum()))
+        return Pieces.of(counts, self.ids[places], self.tokens[places])
+
+
 @dataclass(frozen=True)
 class Sending:
     """How requests are sent whose arrival no file states, and how long their clients wait: a row for each request.
@@ -73,8 +111,9 @@ class Workload:
 
     ``ids`` is None for the default names r000001, r000002, … Times are int64 ns, :data:`NEVER` where there is none.
     A prefix group and a parent (an index) only say which tokens are equal: the first ``prefix_tokens`` are the group's,
-    the first ``parent_tokens`` those of the parent's prompt and output. Without ``sending``, all are sent at their
-    arrivals; with it, those that wait for another's end have none (NEVER) until they are sent.
+    the first ``parent_tokens`` those of the parent's prompt and output. So do ``pieces``, of which a prompt is made as
+    far as neither of the two says. Without ``sending``, all are sent at their arrivals; with it, those that wait for
+    another's end have none (NEVER) until they are sent. ``notes`` tell whoever reads a result what became of its trace.
     """
 
     arrival_ns: Ints
@@ -92,6 +131,8 @@ class Workload:
     tenants: Sequence[str] | None = None
     prefix_groups: Sequence[str] | None = None
     sending: Sending | None = None
+    pieces: Pieces | None = None
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, arrival_ns: Ints, prompt_tokens: Ints, output_tokens: Ints) -> "Workload":
@@ -185,6 +226,9 @@ class Workload:
             for text in texts or ():
                 encoded = text.encode("utf-8", "surrogatepass")
                 digest.update(len(encoded).to_bytes(4, "little") + encoded)
+        for name, column in zip(Pieces._fields, self.pieces or (), strict=False):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
         return digest.hexdigest()
 
 

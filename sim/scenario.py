@@ -21,7 +21,8 @@ from sim.keys import settable, tables
 from sim.schema import JsonSchema
 from sim.show import show, show_path
 from sim.table import Table
-from sim.tables import LESSON, Device, Fault, Kv, Model, Request, Run, Scheduler, Trace, Variant, Workload
+from sim.tables import LESSON, Device, Fault, Kv, Model, Request, Run, Scheduler, Variant, Workload
+from sim.traced import Trace
 
 __all__ = [
     "Device", "Fault", "Kv", "Model", "Request", "Run", "Scenario", "Scheduler", "Table", "Trace", "Variant",
@@ -119,6 +120,11 @@ class Scenario(Table):
         return self._origin.source if self._origin else None
 
     @property
+    def folder(self) -> Path:
+        """What the paths in it are relative to: the folder of its file, or the working directory without one."""
+        return self.source.parent if self.source else Path()
+
+    @property
     def policies(self) -> tuple[str, ...]:
         """What the command compares when no policy is asked for."""
         return self.run.policies or (self.scheduler.policy,)
@@ -127,8 +133,7 @@ class Scenario(Table):
         """The path of the trace: relative to the scenario file, or to the working directory without one."""
         if self.workload.trace is None:
             raise ValueError("the workload is no trace")
-        base = self.source.parent if self.source else Path()
-        return base / self.workload.trace.path
+        return self.folder / self.workload.trace.path
 
     def with_overrides(self, overrides: Mapping[str, object]) -> "Scenario":
         """This scenario with other values, checked again: ``{"scheduler.chunk_tokens": 4}``; None takes a key away."""

@@ -7,6 +7,7 @@ import platform
 from collections.abc import Generator, Sequence
 from dataclasses import asdict, fields, replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,9 @@ class Replica:
             never_fits=NeverFits(axes, kv, crashes=bool(self._faults.crashes_ns)),
         )
         limits = Limits(scenario.run.max_jobs, scenario.run.max_seconds)
-        quiet_from_ns = max(self._faults.last_ns, int(max(workload.arrival_ns.max(), workload.cancel_ns.max())))
+        quiet_from_ns = max(
+            self._faults.last_ns, int(max(workload.arrival_ns.max(initial=0), workload.cancel_ns.max(initial=0)))
+        )
         liveness = Liveness(_most_tokens(kv, workload), quiet_from_ns)
         can_circle = kv is not None or COMPOSITIONS.source(axes.composition) is not None
         observers = [*([limits] if limits.any else []), self.log, self._countdown, *([liveness] if can_circle else [])]
@@ -155,6 +158,8 @@ class Replica:
             self._env.process(self._clients.arrive())
         for process in self._faults.processes(self._env, self._scheduler):
             self._env.process(process)
+        if not len(self._workload):
+            self._done.succeed()
         if self._horizon_ns is not None:
             self._env.process(self._stop_at(self._horizon_ns))
         try:
@@ -263,9 +268,18 @@ def resolved(scenario: Scenario, choice: Choice) -> dict[str, Any]:
     if scenario.ledger is not None:
         del tables["kv"]["blocks"], tables["kv"]["bytes_per_token"]  # they follow from memory_gib and [model]
     document |= {name: table for name, table in tables.items() if table} | {"run": {"seed": scenario.run.seed, **run}}
-    if scenario.workload.trace is not None:
-        document["workload"]["trace"]["path"] = str(scenario.trace_path().absolute())
+    _make_absolute(document["workload"], scenario.folder)
     return document
+
+
+def _make_absolute(value: Any, folder: Path) -> None:
+    """Every ``path`` below it, in place."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inner:
+        if key == "path":
+            value[key] = str((folder / each).absolute())
+        else:
+            _make_absolute(each, folder)
 
 
 def provenance(scenario: Scenario, choice: Choice, workload: Workload, trace_sha256: str | None) -> dict[str, Any]:

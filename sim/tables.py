@@ -9,12 +9,26 @@ from pydantic_core import PydanticCustomError
 
 from sim import fields
 from sim.capacity import MODELS
+from sim.classes import (
+    EACH,
+    LAWS,
+    Correlation,
+    DeadlineAfter,
+    MaxTokens,
+    Priority,
+    Tenant,
+    TrafficClass,
+    check_classes,
+    check_traffic,
+    counts,
+)
 from sim.clients import AnyDuration, Clients, Retry, Sessions, check_clients
 from sim.complaints import at
 from sim.generated import MAX_REQUESTS, Arrivals, Lengths
 from sim.request import default_id
 from sim.spelling import nearest
 from sim.table import Table
+from sim.traced import Trace
 
 
 class Request(Table):
@@ -32,7 +46,7 @@ class Request(Table):
         default_factory=lambda before: before["output_tokens"],
         description="Declared bound of the output in tokens, at least output_tokens; default output_tokens.",
     )
-    priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = Field(default=0, description="Lower is more urgent.")
+    priority: fields.Priority = Field(default=0, description="Lower is more urgent.")
     tenant: fields.Text = Field(default="", description="Whose request it is, at most 256 characters.")
     deadline_ms: fields.Instant | None = Field(
         default=None, description="By when it should be done: an absolute time in ms."
@@ -65,24 +79,6 @@ class Request(Table):
         return self
 
 
-class Trace(Table):
-    """Requests from a recorded trace."""
-
-    path: fields.FilePath = Field(
-        description="The trace, relative to the scenario file; plain, gzip or zstd by its first bytes.",
-        examples=["trace.csv"],
-    )
-    format: Annotated[fields.Name, fields.known("format")] = Field(
-        default="azure", description="What the file looks like."
-    )
-    limit: fields.Count | None = Field(default=None, description="Take at most this many rows; default all.")
-    skip: fields.Natural = Field(default=0, description="Leave out this many rows at the start.")
-    speedup: fields.Speedup = Field(
-        default=Decimal(1), description="Divides the times between arrivals: 2 is twice the load."
-    )
-    # thin, loop and columns stand here once there are formats that need them
-
-
 def _named(requests: tuple[Request, ...]) -> tuple[Request, ...]:
     """Requests without a name get the one of their place."""
     if all(request.id for request in requests):
@@ -108,8 +104,8 @@ def _parent_problem(request: Request, requests: Mapping[str, Request]) -> tuple[
     return "parent", "in the end its own parent; parents may not go round"
 
 
-LAWS = ("arrivals", "prompt_tokens", "output_tokens")
-"""What generated requests are drawn from."""
+SOURCES = ("requests", "trace", "count", "classes")
+"""Where requests come from: each key is another way to say it."""
 
 
 class Workload(Table):
@@ -125,9 +121,13 @@ class Workload(Table):
     arrivals: Arrivals | None = Field(default=None, description="When generated requests arrive.")
     prompt_tokens: Lengths | None = Field(default=None, description="Tokens of their prompts.")
     output_tokens: Lengths | None = Field(default=None, description="Tokens that they will emit.")
-    max_tokens: fields.TokensOrOutput = Field(
-        default=None,
-        description='Bound of the output that each declares, at least the longest; "output", the default: its own.',
+    correlation: Correlation = None
+    max_tokens: MaxTokens = None
+    tenant: Tenant = ""
+    priority: Priority = 0
+    deadline_after_ms: DeadlineAfter = None
+    classes: Annotated[tuple[TrafficClass, ...], Field(strict=False, min_length=1)] | None = Field(
+        default=None, description="Several kinds of generated requests at once, each with laws of its own."
     )
 
     clients: Clients | None = Field(
@@ -143,37 +143,46 @@ class Workload(Table):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        given = [name for name in ("requests", "trace", "count") if getattr(self, name) is not None]
-        laws = [name for name in (*LAWS, "max_tokens") if name in self.model_fields_set]
+        given = [name for name in SOURCES if getattr(self, name) is not None]
+        if self.classes is not None and any(each.share is not None for each in self.classes):
+            given = [name for name in given if name != "count"]  # the total that the shares are of
+        laws = [name for name in (*LAWS, *EACH) if name in self.model_fields_set]
+        if given == ["trace"]:
+            laws = [name for name in laws if name not in ("arrivals", "max_tokens")]
+        if laws and "classes" in given:
+            raise at(laws[0], "with classes; each of them has its own")
         if "count" not in given and laws:
             problem = f"with {given[0]}" if given else "without count"
             raise at(laws[0], f"{problem}; only for generated requests, which have count, {', '.join(LAWS)}")
         if len(given) != 1:
             problem = f"{', '.join(given[:-1])} and {given[-1]} together" if given else "no requests"
-            raise PydanticCustomError("source", f"{problem}; exactly one of requests, trace, count")
+            raise PydanticCustomError("source", f"{problem}; exactly one of {', '.join(SOURCES)}")
         return self
 
     @model_validator(mode="after")
     def _whole_law(self) -> Self:
         check_clients(self)
-        if self.count is None:
-            return self
-        for name in LAWS if self.clients is None else LAWS[1:]:
-            if getattr(self, name) is None:
-                raise at(name, f"missing; generated requests have count, {', '.join(LAWS)}")
-        times = self.arrivals.times_ms if self.arrivals else None
-        if times is not None and len(times) != self.count:
-            raise at(("arrivals", "times_ms"), f"{len(times)} times for count = {self.count}; as many as count")
-        longest = self.output_tokens.law.largest if self.output_tokens else 0
-        if self.max_tokens is not None and self.max_tokens < longest:
-            raise at("max_tokens", f"too small; at least the longest output that may be drawn, {longest}")
+        if self.classes is not None:
+            check_classes(self.classes, self.count, MAX_REQUESTS)
+        elif self.count is not None:
+            for name in LAWS if self.clients is None else LAWS[1:]:
+                if getattr(self, name) is None:
+                    raise at(name, f"missing; generated requests have count, {', '.join(LAWS)}")
+            check_traffic(self, self.count)
         return self
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many requests each class has."""
+        return counts(self.classes or (), self.count)
 
     @property
     def stated(self) -> int | None:
         """How many requests there are; None when only a trace, the turns of sessions or the run itself knows."""
         if self.sessions is not None or self.retry is not None:
             return None
+        if self.classes is not None:
+            return sum(self.counts)
         return self.count if self.requests is None else len(self.requests)
 
     @model_validator(mode="after")

@@ -16,7 +16,7 @@ from sim.request import NEVER, Ints, Workload
 from sim.scenario import Request, Scenario
 from sim.show import show
 from sim.simulation import settings
-from sim.workload.generate import generate
+from sim.workload.generate import generate, reads_files
 from sim.workload.sending import is_sent_by_clients, kept, planned, rows_of, without_attempts
 
 
@@ -134,14 +134,20 @@ def _time(ns: int) -> Value:
     return None if ns == NEVER else time(ns)
 
 
+UNSORTED = ("headway", "auto")
+"""Formats of which the first request may arrive at any time, and others before it."""
+
+
 def _of_trace(claims: Claims) -> Iterator[Difference]:
     trace, arrival_ns = claims.scenario.workload.trace, claims.record.workload.arrival_ns
     sending = claims.record.workload.sending
     if sending is not None:
         arrival_ns = arrival_ns[sending.attempt == 0]
     requests = len(arrival_ns)
-    if trace is not None and trace.limit is not None and requests > trace.limit:
-        yield Difference("requests", f"at most {trace.limit}", requests)
+    if trace is not None and trace.limit is not None and requests > trace.limit * trace.loop:
+        yield Difference("requests", f"at most {trace.limit * trace.loop}", requests)
+    if trace is None or trace.format in UNSORTED or claims.scenario.workload.arrivals is not None or not requests:
+        return
     if arrival_ns[0] != 0:
         yield Difference(f"{claims.request(0)}, arrival", time(0), time(arrival_ns[0]))
     for index in (np.flatnonzero(np.diff(arrival_ns) < 0) + 1).tolist():
@@ -158,10 +164,11 @@ def plan(scenario: Scenario, found: Workload) -> Workload | None:
 
 
 def asked(scenario: Scenario) -> Workload | None:
-    """The workload that the scenario states request by request or generates; None when it takes it from a trace."""
+    """The workload that the scenario states request by request or generates; None when it takes it from a file."""
     requests = scenario.workload.requests
     if requests is None:
-        return generate(scenario.workload, scenario.run.seed) if scenario.workload.trace is None else None
+        from_file = scenario.workload.trace is not None or reads_files(scenario.workload)
+        return None if from_file else generate(scenario.workload, scenario.run.seed)
 
     place = {request.id: index for index, request in enumerate(requests)}
 

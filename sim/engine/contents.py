@@ -1,5 +1,6 @@
 """What the blocks of requests hold: which tokens of theirs are equal, and the keys by which equal blocks are found."""
 
+from array import array
 from collections.abc import Iterator, Mapping
 
 from sim.request import NEVER
@@ -8,16 +9,14 @@ from sim.request import NEVER
 class Contents:
     """What a request's blocks hold: equal keys, equal tokens from the first one on.
 
-    A token is known by where it comes from: ``(source, position)``, the source being a parent request, a prefix group
-    or the request itself. A block of one source goes by its number in that source, since what comes before it there is
-    always the same; a block of several stands for the key before it and its sources.
+    The key of a block is the node (see :class:`Sources`) in which its last token lies, and the number of the block:
+    what comes before that token is the same for all that reach the node.
     """
 
     def __init__(self, block_tokens: int, sources: "Sources") -> None:
         self._block_tokens = block_tokens
         self._sources = sources
-        self._mixed: dict[tuple[int, Stretches], int] = {}
-        self._of_request: dict[int, list[int]] = {}
+        self._of_request: dict[int, array[int]] = {}
 
     def is_shared(self, index: int) -> bool:
         """Whether any token of this request may also be another's."""
@@ -25,55 +24,49 @@ class Contents:
 
     def ancestors(self, index: int) -> Iterator[int]:
         """The parent of the request, the parent's parent, and so on."""
-        parent, _ = self._sources.parent(index)
+        parent = self._sources.parent(index)
         while parent != NEVER:
             yield parent
-            parent, _ = self._sources.parent(parent)
+            parent = self._sources.parent(parent)
 
-    def keys(self, index: int, blocks: int) -> list[int]:
+    def keys(self, index: int, blocks: int) -> "array[int]":
         """The keys of the first ``blocks`` blocks of a request, perhaps more; each is worked out once."""
-        keys = self._of_request.setdefault(index, [])
-        if len(keys) >= blocks:
-            return keys
-        parent, tokens = self._sources.parent(index)
-        of_parent = min(tokens // self._block_tokens, blocks)
-        if len(keys) < of_parent:
-            keys.extend(self.keys(parent, of_parent)[len(keys) : of_parent])
-        shared = min(-(-self._sources.shared_tokens(index) // self._block_tokens), blocks)
-        while len(keys) < shared:
-            keys.append(self._shared_key(index, keys))
-        own = index << BLOCK_BITS
-        keys.extend(range(own + len(keys), own + blocks))
+        keys = self._of_request.get(index)
+        if keys is None:
+            keys = self._of_request[index] = self._shared_keys(index)
+        if len(keys) < blocks:
+            own = index << BLOCK_BITS
+            keys.extend(range(own + len(keys), own + blocks))
         return keys
 
-    def _shared_key(self, index: int, before: list[int]) -> int:
-        number = len(before)
-        first = number * self._block_tokens
-        content = self._sources.within(index, first, first + self._block_tokens)
-        sources = {source for _, source in content}
-        if len(sources) == 1 and self._sources.goes_by_number(index, content[0][1], first + self._block_tokens):
-            return content[0][1] << BLOCK_BITS | number
-        return self._mixed.setdefault((before[-1] if before else -1, content), -2 - len(self._mixed))
+    def _shared_keys(self, index: int) -> "array[int]":
+        """Of the blocks whose last token comes from elsewhere: the work is by stretch, not by block."""
+        keys = array("q")
+        for upto, node in self._sources.stretches(index):
+            first = node << BLOCK_BITS
+            keys.extend(range(first + len(keys), first + upto // self._block_tokens))
+        return keys
 
 
 BLOCK_BITS = 32
-"""A key of one source: its number, and that of the block in the lower bits."""
+"""A key: the number of a node, and that of the block in the lower bits."""
 
 Stretches = tuple[tuple[int, int], ...]
-"""``(upto position, source)``, from position 0 on."""
+"""``(upto position, node or source)``, from position 0 on."""
 
 
 class Sources:
-    """Where the first tokens of requests come from, if not from themselves. Numbers below ``requests`` are requests.
+    """Where the first tokens of requests come from, if not from themselves.
 
-    ``parents``: by child, its parent and how many of its first tokens are the parent's.
+    A *node* is a source together with all that comes before it: the same node at the same position, the same tokens up
+    to there. Below the number of requests, it is what a request has of its own.
+
+    ``stretches``: by request, the nodes of its first tokens; ``parents``: by child, its parent, and how many of its
+    first tokens are the parent's.
     """
 
-    def __init__(
-        self, stretches: Mapping[int, Stretches], requests: int, parents: Mapping[int, tuple[int, int]]
-    ) -> None:
+    def __init__(self, stretches: Mapping[int, Stretches], parents: Mapping[int, tuple[int, int]]) -> None:
         self._stretches = stretches
-        self._requests = requests
         self._parents = parents
         self._shared = frozenset((*stretches, *(parent for parent, tokens in parents.values() if tokens)))
 
@@ -81,25 +74,10 @@ class Sources:
         """Whether tokens of this request are also another's."""
         return index in self._shared
 
-    def parent(self, index: int) -> tuple[int, int]:
-        """The parent of the request, and how many first tokens are the parent's; 0 without one."""
-        return self._parents.get(index, (NEVER, 0))
+    def parent(self, index: int) -> int:
+        """The parent of the request; NEVER without one."""
+        return self._parents[index][0] if index in self._parents else NEVER
 
-    def shared_tokens(self, index: int) -> int:
-        """How many first tokens of the request come from elsewhere."""
-        stretches = self._stretches.get(index)
-        return stretches[-1][0] if stretches else 0
-
-    def within(self, index: int, first: int, after: int) -> Stretches:
-        """The stretches of positions ``first`` to ``after``, cut to them."""
-        cut = []
-        for upto, source in (*self._stretches.get(index, ()), (after, index)):
-            if upto > first:
-                cut.append((min(upto, after), source))
-            if upto >= after:
-                break
-        return tuple(cut)
-
-    def goes_by_number(self, index: int, source: int, after: int) -> bool:
-        """Whether all up to ``after`` is what always comes before it in ``source``; a group may follow any parent."""
-        return source < self._requests or all(before == source for _, before in self.within(index, 0, after))
+    def stretches(self, index: int) -> Stretches:
+        """The nodes of the request's first tokens; what follows is its own."""
+        return self._stretches.get(index, ())

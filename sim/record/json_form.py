@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sim.clock import ms_float, ms_text
 from sim.engine.plan import Kind
 from sim.record.queues import events_of
 from sim.record.replay import Event
 from sim.record.tables import DECODE
-from sim.request import NEVER, Status
+from sim.request import NEVER, Status, Workload
 
 if TYPE_CHECKING:
     from sim.record.metrics import PoolFigures, Summary
@@ -50,13 +53,55 @@ def _provenance(results: Sequence[Result]) -> dict[str, Any]:
 def run(result: Result) -> dict[str, Any]:
     """One run, with every token."""
     ids = result.record.workload.all_ids()
+    asked = _asked(result)
     return {
         **heading(result),
-        "requests": [_request(result, index, id_) for index, id_ in enumerate(ids)],
+        "requests": [
+            _request(result, index, id_) | ({"asked": more} if (more := asked.get(index)) else {})
+            for index, id_ in enumerate(ids)
+        ],
         "events": [_event(event, ids) for event in events_of(result)],
         "summary": summary(result.summary),
         "work": dict(result.work),
     }
+
+
+def _asked(result: Result) -> Mapping[int, Mapping[str, Any]]:
+    """By request, what only its trace says of it, where that is not the default; the scenario says all else."""
+    if "trace" not in result.scenario.get("workload", {}):
+        return {}
+    workload, asked = result.record.workload, defaultdict[int, dict[str, Any]](dict)
+    bounded = "max_tokens" in result.scenario["workload"]
+    defaults = dict(Workload.of(workload.arrival_ns, workload.prompt_tokens, workload.output_tokens).columns())
+    for name, column in workload.columns():
+        if name not in ASKED or (bounded and name == "max_tokens"):
+            continue
+        for index in np.flatnonzero(column != defaults[name]).tolist():
+            value = int(column[index])
+            asked[index][ASKED[name]] = (
+                workload.id(value) if name == "parent" else Ms(value) if name.endswith("_ns") else value
+            )
+    for key, texts in (("tenant", workload.tenants), ("prefixGroup", workload.prefix_groups)):
+        for index, text in enumerate(texts or ()):
+            if text:
+                asked[index][key] = text
+    for index, pieces in enumerate(workload.pieces.of_each() if workload.pieces is not None else ()):
+        if pieces:
+            asked[index]["pieces"] = [list(piece) for piece in pieces]
+    return asked
+
+
+ASKED: Mapping[str, str] = {
+    "max_tokens": "maxTokens",
+    "priority": "priority",
+    "deadline_ns": "deadlineMs",
+    "cancel_ns": "cancelMs",
+    "samples": "samples",
+    "prefix_tokens": "prefixTokens",
+    "parent": "parent",
+    "parent_tokens": "parentTokens",
+}
+"""Columns of a workload that a request of the JSON has only under ``asked``."""
 
 
 def heading(result: Result) -> dict[str, Any]:
@@ -148,6 +193,8 @@ def _line(value: Any) -> str:
     if isinstance(value, Ms):
         return ms_text(value)
     if isinstance(value, Decimal):
+        if value.is_infinite():
+            return '"inf"'  # JSON has no such number
         return f"{value.normalize():f}" if value % 1 else f"{int(value)}.0"
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 

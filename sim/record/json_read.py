@@ -16,6 +16,7 @@ from sim.clock import instant_ns
 from sim.errors import ResultError, ScenarioError
 from sim.files import looks_like_utf16, not_utf8, open_regular
 from sim.policies.presets import resolve
+from sim.record.json_said import said_by_trace
 from sim.record.json_shape import Event, Run, check_version, shaped
 from sim.record.json_tables import record_of
 from sim.record.result import Result
@@ -23,7 +24,7 @@ from sim.request import NEVER, Ints, Workload, default_id
 from sim.scenario import Scenario
 from sim.show import escape, show, show_path
 from sim.workload.build import of_requests, plan_of
-from sim.workload.generate import declared
+from sim.workload.generate import declared, generate
 from sim.workload.sending import is_sent_by_clients, kept, met, rows_of
 
 MAX_BYTES = 2**30
@@ -97,6 +98,7 @@ class Contradiction(NamedTuple):
 def contradictions(run: Run, scenario: Scenario) -> Iterator[Contradiction]:
     """What keeps a run from being read as tables: unknown ids, requests that are in a job twice, and more."""
     samples = {request.id: request.samples for request in scenario.workload.requests or ()}
+    samples |= {row.id: row.asked.samples for row in run.requests if row.asked.samples != 1}
     known = Counter(request.id for request in run.requests)
     for id_, times in known.items():
         if times > 1:
@@ -184,6 +186,10 @@ def workload_of(run: Run, scenario: Scenario) -> Workload:
     output_tokens = np.array([row.output_tokens for row in rows], dtype=np.int64)
     whole = asked is not None and len(asked) == len(rows)
     base = of_requests(asked) if asked and whole else Workload.of(arrival_ns, prompt_tokens, output_tokens)
+    if scenario.workload.trace is not None:
+        base = replace(base, **said_by_trace(run, output_tokens))
+    if scenario.workload.classes is not None:  # which of them a request belongs to is not shown
+        base = _generated(scenario)
     shown = replace(
         base,
         arrival_ns=arrival_ns,
@@ -213,6 +219,13 @@ def _sent(run: Run, shown: Workload, scenario: Scenario) -> Workload:
 
 def _column(times: Iterable[int | None]) -> Ints:
     return np.array([NEVER if ns is None else ns for ns in times], dtype=np.int64)
+
+
+def _generated(scenario: Scenario) -> Workload:
+    try:
+        return generate(scenario.workload, scenario.run.seed, scenario.folder)
+    except ScenarioError as error:
+        raise ResultError(*error.args) from None
 
 
 def _result(document: Mapping[str, Any], run: Run, base: Scenario, where: str) -> Result:

@@ -1,7 +1,7 @@
 """What the result JSON looks like, as models for pydantic: strict types, no key beyond these, times as whole ns."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -36,6 +36,26 @@ class Provenance(Shape):
     plugins: list[PluginFile] = Field(default=[])
 
 
+Piece = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], Tokens], Field(strict=False)]
+"""An id of a text, and how many of its tokens."""
+
+
+class Said(Shape):
+    """What only a trace says of a request, where that is not the default."""
+
+    max_tokens: Tokens | None = None
+    priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
+    tenant: str = ""
+    deadline_ms: Ms | None = None
+    cancel_ms: Ms | None = None
+    samples: Annotated[int, Field(ge=1, le=10**6)] = 1
+    prefix_group: str = ""
+    prefix_tokens: Tokens = 0
+    parent: str | None = None
+    parent_tokens: Tokens = 0
+    pieces: list[Piece] = Field(default=[])
+
+
 class Asked(Shape):
     """One request: what was asked, how it ended, its metrics and all its tokens."""
 
@@ -61,6 +81,7 @@ class Asked(Shape):
     cached_tokens: Count
     cached_on_resume_tokens: Count
     token_times_ms: list[Ms]
+    asked: Said = Field(default_factory=Said)
 
 
 class Scheduled(Shape):

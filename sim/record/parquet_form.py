@@ -3,7 +3,7 @@
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from sim.record.tables import (
     Record,
     Table,
 )
-from sim.request import NEVER, Ints, Status, Workload, default_id
+from sim.request import NEVER, Ints, Pieces, Status, Workload, default_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,6 +48,13 @@ WORDS: Mapping[str, type[IntEnum]] = {
 """The columns that hold codes, and what the codes mean."""
 
 ROWS_AT_ONCE = 1 << 15
+
+
+class Lists(NamedTuple):
+    """A column of lists of whole numbers: how many each has, and all of them."""
+
+    counts: Ints
+    values: Ints
 
 
 def tables(result: "Result") -> Iterator[tuple[str, Iterator["pa.Table"]]]:
@@ -105,12 +112,14 @@ def record_of(columns: Mapping[str, Mapping[str, Any]], block_tokens: int) -> Re
     texts = {
         name: _texts(requests, name, len(numbers["status"])) for name in ("id", "tenant", "prefix_group", "reason")
     }
+    columns_of_workload: dict[str, Any] = {name: numbers[name] for name in workload_names}
     workload = Workload(
-        **{name: numbers[name] for name in workload_names},
+        **columns_of_workload,
         ids=_ids([text or "" for text in texts["id"]]),
         tenants=[text or "" for text in texts["tenant"]] if any(texts["tenant"]) else None,
         prefix_groups=[text or "" for text in texts["prefix_group"]] if any(texts["prefix_group"]) else None,
         sending=None,  # the tables tell what came of it; the scenario has it
+        pieces=_pieces(requests, len(numbers["status"])) if "piece_ids" in requests else None,
     )
     return Record(
         workload=workload,
@@ -119,6 +128,15 @@ def record_of(columns: Mapping[str, Mapping[str, Any]], block_tokens: int) -> Re
         **{FIELDS.get(name, name): _take(name, columns[name], wanted) for name, wanted in COLUMNS.items()},
         block_tokens=block_tokens,
     )
+
+
+def _pieces(columns: Mapping[str, Any], rows: int) -> Pieces:
+    ids, tokens = columns["piece_ids"], columns.get("piece_tokens")
+    if not isinstance(ids, Lists) or not isinstance(tokens, Lists) or len(ids.counts) != rows:
+        raise ResultError("requests.parquet: piece_ids and piece_tokens are no lists of whole numbers, one a request")
+    if not np.array_equal(ids.counts, tokens.counts) or (tokens.values < 0).any() or (ids.values < 0).any():
+        raise ResultError("requests.parquet: piece_ids and piece_tokens do not belong together")
+    return Pieces.of(ids.counts, ids.values, tokens.values)
 
 
 def _ids(texts: list[str]) -> list[str] | None:
@@ -139,16 +157,29 @@ def _requests(result: "Result") -> Iterator["pa.Table"]:
                 if workload.prefix_groups is None
                 else [workload.prefix_groups[index] for index in some],
                 **{name: column[some.start : some.stop] for name, column in columns.items()},
+                **_lists(workload.pieces, some),
                 "reason": [reasons.get(index) for index in some],
                 "finish_reason": finish[result.finish_codes[some.start : some.stop]].tolist(),
             }
         )
 
 
+def _lists(pieces: Pieces | None, some: range) -> dict[str, Lists]:
+    """What prompts are made of, where anything says so."""
+    if pieces is None:
+        return {}
+    part = slice(int(pieces.offsets[some.start]), int(pieces.offsets[some.stop]))
+    counts = pieces.counts[some.start : some.stop]
+    return {"piece_ids": Lists(counts, pieces.ids[part]), "piece_tokens": Lists(counts, pieces.tokens[part])}
+
+
 def _arrow(columns: Mapping[str, Any]) -> "pa.Table":
     import pyarrow as pa
 
     def column(name: str, values: Any) -> Any:
+        if isinstance(values, Lists):
+            offsets = np.concatenate(([0], np.cumsum(values.counts))).astype(np.int32)
+            return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.values, pa.int64()))
         if not isinstance(values, np.ndarray):
             return pa.array(values, pa.string())
         if name in WORDS:
@@ -164,9 +195,13 @@ def _arrow(columns: Mapping[str, Any]) -> "pa.Table":
     return pa.table({name: column(name, values) for name, values in columns.items()})
 
 
-def _plain(table: str, name: str, column: Any) -> Ints | list[str | None]:
+def _plain(table: str, name: str, column: Any) -> "Ints | list[str | None] | Lists":
     import pyarrow as pa
 
+    if pa.types.is_list(column.type) and pa.types.is_int64(column.type.value_type) and not column.null_count:
+        counts = column.value_lengths().to_numpy(zero_copy_only=False)
+        values = column.flatten().fill_null(NEVER).to_numpy(zero_copy_only=False)
+        return Lists(np.asarray(counts, dtype=np.int64), np.asarray(values, dtype=np.int64))
     if name in WORDS:
         return _codes(table, name, column)
     if pa.types.is_string(column.type):

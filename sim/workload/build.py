@@ -24,12 +24,10 @@ def _base(scenario: Scenario) -> tuple[Workload, str | None]:
     if asked.trace is None:
         from sim.workload.generate import generate
 
-        return generate(asked, scenario.run.seed), None
-    from sim.workload.traces import read_trace
+        return generate(asked, scenario.run.seed, scenario.folder), None
+    from sim.workload.traced import of_trace
 
-    path, trace = scenario.trace_path(), asked.trace
-    rows = read_trace(path, trace.format, limit=trace.limit, skip=trace.skip, speedup=trace.speedup)
-    return Workload.of(rows.arrival_ns, rows.prompt_tokens, rows.output_tokens), rows.sha256
+    return of_trace(scenario)
 
 
 def plan_of(scenario: Scenario, shown: Workload) -> Workload:

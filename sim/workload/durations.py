@@ -1,11 +1,11 @@
 """How long clients think or wait. A law is a frozen class (its fields are its keys, in ms) and a row in a table."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from math import log, log1p, sqrt
 from types import MappingProxyType
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,21 +13,22 @@ import numpy.typing as npt
 from sim.clock import NS_PER_MS, instant_ns
 from sim.fields import MAX_INSTANT_MS
 from sim.request import Ints
+from sim.workload.law import Law
 
 MAX_DURATION_NS = MAX_INSTANT_MS * NS_PER_MS
 """No draw is longer: what is, is cut to it (31 years)."""
 
 
-class Duration(Protocol):
+class Duration(Law):
     """A law of durations, 0 or more."""
 
+    @abstractmethod
     def ns(self, count: int, random: "np.random.Generator") -> Ints:
         """``count`` durations in whole ns (int64), rounded half up."""
-        ...
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(Duration):
     """Always the same."""
 
     value: Decimal
@@ -37,7 +38,7 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(Duration):
     """Each whole ns from ``min`` to ``max``, both included, is as likely as any other."""
 
     min: Decimal
@@ -48,7 +49,7 @@ class Uniform:
 
 
 @dataclass(frozen=True)
-class Exponential:
+class Exponential(Duration):
     """Memoryless, of mean ``mean``."""
 
     mean: Decimal
@@ -58,7 +59,7 @@ class Exponential:
 
 
 @dataclass(frozen=True)
-class Lognormal:
+class Lognormal(Duration):
     """The exponential of a normal variable, of mean ``mean`` and standard deviation ``cv * mean``.
 
     With s^2 = ln(1 + cv^2), the normal variable has variance s^2 and mean ln(mean) - s^2 / 2.
@@ -75,7 +76,7 @@ class Lognormal:
 
 
 @dataclass(frozen=True)
-class Gamma:
+class Gamma(Duration):
     """Gamma of shape 1 / cv^2 and scale mean * cv^2: its standard deviation is ``cv * mean``."""
 
     mean: Decimal

@@ -1,55 +1,38 @@
-"""How long prompts and outputs are. A distribution is a frozen class (its fields are its keys) and a row in a table."""
+"""How long prompts and outputs are: every law of lengths by its name. A law is a frozen class and a row here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
 
-import numpy as np
+from sim.workload.continuous import Gamma, Lognormal, Normal
+from sim.workload.distribution import (
+    Choice,
+    Distribution,
+    Empirical,
+    Fixed,
+    Geometric,
+    Mixture,
+    Uniform,
+    UniformSglang,
+    UniformVllm,
+    Zipf,
+)
 
-from sim.request import Ints
-
-
-class Distribution(Protocol):
-    """A law of whole numbers of tokens, each at least 1."""
-
-    @property
-    def largest(self) -> int:
-        """The most tokens that can be drawn."""
-        ...
-
-    def tokens(self, count: int, random: "np.random.Generator") -> Ints:
-        """``count`` lengths in tokens (int64)."""
-        ...
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """Always the same."""
-
-    value: int
-
-    @property
-    def largest(self) -> int:
-        return self.value
-
-    def tokens(self, count: int, random: "np.random.Generator") -> Ints:
-        return np.full(count, self.value, dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class Uniform:
-    """Each whole number from ``min`` to ``max``, both included, is as likely as any other."""
-
-    min: int
-    max: int
-
-    @property
-    def largest(self) -> int:
-        return self.max
-
-    def tokens(self, count: int, random: "np.random.Generator") -> Ints:
-        return random.integers(self.min, self.max, count, dtype=np.int64, endpoint=True)
-
-
-DISTRIBUTIONS: Mapping[str, type[Distribution]] = MappingProxyType({"fixed": Fixed, "uniform": Uniform})
+DISTRIBUTIONS: Mapping[str, type[Distribution]] = MappingProxyType(
+    {
+        "fixed": Fixed,
+        "uniform": Uniform,
+        "uniform-vllm": UniformVllm,
+        "uniform-sglang": UniformSglang,
+        "normal": Normal,
+        "lognormal": Lognormal,
+        "gamma": Gamma,
+        "geometric": Geometric,
+        "zipf": Zipf,
+        "choice": Choice,
+        "mixture": Mixture,
+        "empirical": Empirical,
+    }
+)
+IN_MIXTURES: Mapping[str, type[Distribution]] = MappingProxyType(
+    {name: law for name, law in DISTRIBUTIONS.items() if name not in {"mixture", "empirical"}}
+)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -19,54 +20,41 @@ def is_sent_by_clients(asked: Asked) -> bool:
     return asked.clients is not None or asked.sessions is not None or asked.patience_ms is not None
 
 
-def closed_loop(asked: Asked, seed: int) -> Workload:
-    """The requests of ``clients``: the k-th of user u, both from 0, stands at place ``k * users + u``.
+def closed_loop(asked: Asked, lengths: tuple[Ints, Ints], seed: int) -> Workload:
+    """The requests of ``clients``, with these tokens of prompt and output.
 
-    So what a user asks for and how long it thinks before are the same whatever the server does. Each user begins with
-    thinking, at time 0.
+    The k-th of user u, both from 0, stands at place ``k * users + u``: so what a user asks for and how long it thinks
+    before are the same whatever the server does. Each user begins with thinking, at time 0.
     """
-    if asked.clients is None or asked.count is None or asked.prompt_tokens is None or asked.output_tokens is None:
-        raise TypeError("a workload without clients, count and laws")
-    count, users = asked.count, asked.clients.users
+    if asked.clients is None:
+        raise TypeError("a workload without clients")
+    count, users = len(lengths[0]), asked.clients.users
     place = np.arange(count, dtype=np.int64)
     pause_ns = asked.clients.think_ms.law.ns(count, stream(seed, "think"))
-    workload = Workload.of(
-        np.where(place < users, pause_ns, NEVER),
-        asked.prompt_tokens.law.tokens(count, stream(seed, "prompt_tokens")),
-        asked.output_tokens.law.tokens(count, stream(seed, "output_tokens")),
-    )
+    workload = Workload.of(np.where(place < users, pause_ns, NEVER), *lengths)
     return replace(workload, sending=_sending(np.where(place < users, NEVER, place - users), pause_ns))
 
 
-def sessions(asked: Asked, seed: int) -> Workload:
+def sessions(asked: Asked, opened: tuple[Ints, Ints], lengths: tuple[Ints, Ints], seed: int) -> Workload:
     """The turns of ``sessions``, session after session: each begins with all of the turn before, its parent.
 
-    ``ScenarioError``: they are too many, or become too long.
+    ``opened``: when each session begins, and its number of turns. ``lengths``: of each turn, the tokens that are new in
+    its prompt, and those of its output. ``ScenarioError``: they become too long.
     """
-    if (
-        asked.sessions is None
-        or asked.arrivals is None
-        or asked.count is None
-        or asked.prompt_tokens is None
-        or asked.output_tokens is None
-    ):
-        raise TypeError("a workload without sessions, arrivals, count and laws")
-    turns = asked.sessions.turns.law.tokens(asked.count, stream(seed, "turns"))
-    total = int(turns.sum())
-    if total > MAX_REQUESTS:
-        raise ScenarioError(f"workload.sessions.turns: {total} turns in all; at most {MAX_REQUESTS}")
+    if asked.sessions is None:
+        raise TypeError("a workload without sessions")
+    (opened_ns, turns), (new, output) = opened, lengths
+    total = len(new)
     first = np.repeat(np.cumsum(turns) - turns, turns)
     place = np.arange(total, dtype=np.int64)
     opens = place == first
-    new = asked.prompt_tokens.law.tokens(total, stream(seed, "prompt_tokens"))
-    output = asked.output_tokens.law.tokens(total, stream(seed, "output_tokens"))
     behind = np.cumsum(new + output)
     before = behind - new - output
     prompt = before - before[first] + new
     if prompt.max() > MAX_TOKENS:
         raise ScenarioError(f"workload.sessions: a prompt of {prompt.max()} tokens; at most {MAX_TOKENS}")
     arrival_ns = np.full(total, NEVER, dtype=np.int64)
-    arrival_ns[opens] = asked.arrivals.law.arrival_ns(asked.count, stream(seed, "arrivals"))
+    arrival_ns[opens] = opened_ns
     pause_ns = np.where(opens, 0, asked.sessions.think_ms.law.ns(total, stream(seed, "think")))
     after = np.where(opens, NEVER, place - 1)
     return replace(
@@ -139,13 +127,15 @@ def _rows(workload: Workload, rows: Ints) -> Workload:
         return None if column is None else [column[row] for row in rows.tolist()]
 
     sending = workload.sending
+    columns: dict[str, Any] = {name: column[rows] for name, column in workload.columns()}
     return replace(
         workload,
-        **{name: column[rows] for name, column in workload.columns()},
+        **columns,
         ids=[workload.id(row) for row in rows.tolist()],
         tenants=texts(workload.tenants),
         prefix_groups=texts(workload.prefix_groups),
         sending=sending and Sending(**{name: column[rows] for name, column in sending.columns()}),
+        pieces=workload.pieces and workload.pieces.take(rows),
     )
 
 
@@ -159,9 +149,18 @@ def kept(workload: Workload, rows: Ints) -> Workload:
 
 def without_attempts(shown: Workload) -> Workload:
     """Of a trace's requests as a run met them, those of the trace: sent once each, and given up by nobody."""
-    first = [row for row in range(len(shown)) if "~" not in shown.id(row)]
+    first = [row for row in range(len(shown)) if not _is_attempt(shown, row)]
     base = kept(replace(shown, sending=None), np.array(first, dtype=np.int64))
     return replace(base, cancel_ns=np.full(len(first), NEVER, dtype=np.int64))
+
+
+def _is_attempt(shown: Workload, row: int) -> bool:
+    """Whether the request is the one of the row above, sent again."""
+    name, _, number = shown.id(row).rpartition("~")
+    if not (row and name and number.isascii() and number.isdecimal() and number[0] != "0"):
+        return False
+    before = int(number) - 1
+    return before > 0 and shown.id(row - 1) == (name if before == 1 else f"{name}~{before}")
 
 
 def new_rows(rows: Ints, of: int) -> Ints:

@@ -1,11 +1,13 @@
 """A trace file as lines of text: plain, gzip or zstd by its first bytes, hashed as it is read, in bounded memory."""
 
+import codecs
 import hashlib
 import io
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from sim.errors import ScenarioError
 from sim.files import looks_like_utf16, not_utf8, open_regular
@@ -13,8 +15,13 @@ from sim.show import show, show_path
 
 BLOCK = 2**20
 MAX_LINE = 2**16
+"""Most bytes of a line; of formats whose lines hold lists, more."""
+
 MAX_BYTES = 4 * 2**30
 """Most bytes of a trace, unpacked: some 10^8 requests. A few kilobytes of gzip may claim to be more."""
+
+START = 2**18
+"""Bytes that are enough to see what a file is."""
 
 MOST = 20
 """Most problems that are listed; the others are counted."""
@@ -25,12 +32,15 @@ GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 class TraceFile:
     """The lines of one trace, and the complaints about them. To be closed, or used in a ``with``.
 
-    ``missing`` says what the file is to be, for when it is not there.
+    ``missing`` says what the file is to be, for when it is not there; ``max_line``: most bytes of a line.
     """
 
-    def __init__(self, path: Path, missing: str = "") -> None:
+    def __init__(self, path: Path, missing: str = "", max_line: int = MAX_LINE) -> None:
+        self.path = path
         self.label = show_path(path)
+        self.max_line = max_line
         self._raw = _Hashed(open_regular(path, missing))
+        self._others: list[BinaryIO] = []
         self._problems: list[str] = []
         self._count = 0
 
@@ -39,6 +49,13 @@ class TraceFile:
 
     def __exit__(self, *_: object) -> None:
         self._raw.close()
+        for file in self._others:
+            file.close()
+
+    def again(self) -> BinaryIO:
+        """The file as it is stored, once more, for a reader that jumps to and fro; it is closed with this one."""
+        self._others.append(open_regular(self.path))
+        return self._others[-1]
 
     def lines(self) -> Iterator[str]:
         """Each line without its end (LF or CRLF); the last may have none. A byte order mark is dropped."""
@@ -49,10 +66,31 @@ class TraceFile:
             head, newline, tail = (rest + block).rpartition(b"\n")
             yield from self._text(head + newline, offset)
             offset, rest = offset + len(head) + len(newline), tail
-            if len(rest) > MAX_LINE:
-                raise self.error(_endless(rest))
+            if len(rest) > self.max_line:
+                raise self.error(_endless(rest, self.max_line))
         if rest:
             yield from self._text(rest + b"\n", offset)
+
+    def texts(self) -> Iterator[str]:
+        """The text, some of it at a time, wherever its lines end."""
+        decoder, offset = codecs.getincrementaldecoder("utf-8-sig")(), 0
+        for block in chain(self._bounded(_unpacked(self._raw)), (b"",)):
+            if offset == 0 and (seems := looks_like_utf16(block)):
+                raise self.error(f"not UTF-8{seems}; must be UTF-8")
+            try:
+                yield decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                raise self.error(not_utf8(offset + error.start)) from None
+            offset += len(block)
+
+    def start(self) -> bytes:
+        """The first bytes of the file, unpacked: to see what it is. What is read is gone for :meth:`lines`."""
+        start = b""
+        for block in self._bounded(_unpacked(self._raw)):
+            start += block
+            if len(start) >= START:
+                break
+        return start
 
     def sha256(self) -> str:
         """The digest of the file's bytes as they are stored; to be asked when all lines are read."""
@@ -132,10 +170,10 @@ class _Hashed(io.RawIOBase):
         super().close()
 
 
-def _endless(rest: bytes) -> str:
+def _endless(rest: bytes, most: int) -> str:
     if b"\r" in rest:
         return "lines end with CR only; must be LF or CRLF"
-    return f"a line of more than {MAX_LINE} bytes; is it a trace?"
+    return f"a line of more than {most} bytes; is it a trace?"
 
 
 def _unpacked(raw: _Hashed) -> Iterator[bytes]:

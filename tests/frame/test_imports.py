@@ -20,10 +20,13 @@ SIM = Path(__file__).parents[2] / "sim"
 FLOORS = """
 errors clock version show spelling files capacity footprint registry guard
 request
-scenario document duplicates schema fields keys complaints table tables toml_lines gallery generated
-    clients workload.arrivals workload.durations workload.lengths workload.streams
+scenario document duplicates schema fields keys complaints table tables toml_lines gallery generated traced classes
+    clients workload.arrivals workload.batches workload.continuous workload.distribution workload.durations
+    workload.hawkes workload.law workload.lengths workload.modulated workload.process workload.renewal workload.streams
+    workload.varying
 costs policies engine engine.cohort engine.contents engine.contiguous engine.faults engine.cycle engine.growth engine.kv
-    engine.late engine.monitor engine.plan engine.prefix engine.queue engine.span engine.state engine.swap
+    engine.late engine.monitor engine.plan engine.prefix engine.queue engine.sources
+    engine.span engine.state engine.swap
 engine.build engine.device engine.scheduler workload record names
 simulation experiment plugins
 analysis report

@@ -46,17 +46,20 @@ count = 3 -> counts = 3
 count = 3 -> count = 3⏎count = 4
     s.toml (line 5, column 10): not valid TOML: cannot overwrite a value
 count = 3 -> count = 3⏎requests = [{prompt_tokens = 1, output_tokens = 1}]
-    s.toml (line 3): workload: requests and count together; exactly one of requests, trace, count
+    s.toml (line 3): workload: requests and count together; exactly one of requests, trace, count,
+        classes
 count = 3 -> requests = [{prompt_tokens = 1, output_tokens = 1}]
     s.toml (line 5): workload.arrivals: with requests; only for generated requests, which have count, arrivals,
         prompt_tokens, output_tokens
 count = 3 -> count = 3⏎trace = {path = "t.csv"}
-    s.toml (line 3): workload: trace and count together; exactly one of requests, trace, count
+    s.toml (line 3): workload: trace and count together; exactly one of requests, trace, count,
+        classes
 count = 3 -> trace = {path = "t.csv"}
-    s.toml (line 5): workload.arrivals: with trace; only for generated requests, which have count, arrivals,
+    s.toml (line 6): workload.prompt_tokens: with trace; only for generated requests, which have count, arrivals,
         prompt_tokens, output_tokens
 count = 3 -> count = 3⏎trace = {path = "t.csv"}⏎requests = [{prompt_tokens = 1, output_tokens = 1}]
-    s.toml (line 3): workload: requests, trace and count together; exactly one of requests, trace, count
+    s.toml (line 3): workload: requests, trace and count together; exactly one of requests, trace, count,
+        classes
 arrivals = {process = "poisson", rate_per_s = 4.0}⏎ ->
     s.toml (line 3): workload.arrivals: missing; generated requests have count, arrivals, prompt_tokens,
         output_tokens
@@ -73,14 +76,17 @@ arrivals = {process = "poisson", rate_per_s = 4.0} -> arrivals = {}
 arrivals = {process = "poisson", rate_per_s = 4.0} -> arrivals = [{process = "poisson", rate_per_s = 4.0}]
     s.toml (line 5): workload.arrivals: expected a table, got a list
 "poisson" -> "poison"
-    s.toml (line 5): workload.arrivals.process = "poison": unknown; one of poisson, deterministic, given; did you
+    s.toml (line 5): workload.arrivals.process = "poison": unknown; one of poisson, deterministic, given, gamma, weibull,
+        hyperexponential, mmpp, on-off, sinusoid, piecewise-linear, steps, ramp, trace-rate, hawkes, batch; did you
         mean 'poisson'?
 "poisson" -> "gamma"
-    s.toml (line 5): workload.arrivals.process = "gamma": unknown; one of poisson, deterministic, given
+    s.toml (line 5): workload.arrivals.cv: missing, and burstiness too; exactly one of them
 "poisson" -> ""
-    s.toml (line 5): workload.arrivals.process = "": unknown; one of poisson, deterministic, given
+    s.toml (line 5): workload.arrivals.process = "": unknown; one of poisson, deterministic, given, gamma, weibull,
+        hyperexponential, mmpp, on-off, sinusoid, piecewise-linear, steps, ramp, trace-rate, hawkes, batch
 "poisson" -> "Poisson"
-    s.toml (line 5): workload.arrivals.process = "Poisson": unknown; one of poisson, deterministic, given; did you
+    s.toml (line 5): workload.arrivals.process = "Poisson": unknown; one of poisson, deterministic, given, gamma, weibull,
+        hyperexponential, mmpp, on-off, sinusoid, piecewise-linear, steps, ramp, trace-rate, hawkes, batch; did you
         mean 'poisson'?
 "poisson" -> 4
     s.toml (line 5): workload.arrivals.process = 4: expected a string, got an integer
@@ -91,8 +97,7 @@ arrivals = {process = "poisson", rate_per_s = 4.0} -> arrivals = [{process = "po
 , rate_per_s = 4.0 -> , rate = 4.0
     s.toml (line 5): workload.arrivals.rate = 4.0: unknown key in [workload.arrivals]; did you mean 'rate_per_s'?
 , rate_per_s = 4.0 -> , rate_per_s = 4.0, cv = 2
-    s.toml (line 5): workload.arrivals.cv = 2: unknown key in [workload.arrivals]; belongs to [workload.clients.think_ms] or
-        [workload.sessions.think_ms] or [workload.patience_ms]
+    s.toml (line 5): workload.arrivals.cv = 2: not a key of process poisson, which has rate_per_s
 , rate_per_s = 4.0 -> , rate_per_s = 4.0, times_ms = [0, 1, 2]
     s.toml (line 5): workload.arrivals.times_ms: not a key of process poisson, which has rate_per_s
 rate_per_s = 4.0 -> rate_per_s = 0
@@ -142,11 +147,11 @@ rate_per_s = 4.0 -> rate_per_s = 1.0000000000000000000000000000001
 "poisson" -> "deterministic", times_ms = [0, 1, 2]
     s.toml (line 5): workload.arrivals.times_ms: not a key of process deterministic, which has rate_per_s
 "fixed" -> "fixd"
-    s.toml (line 6): workload.prompt_tokens.distribution = "fixd": unknown; one of fixed, uniform; did you mean
+    s.toml (line 6): workload.prompt_tokens.distribution = "fixd": unknown; one of fixed, uniform, uniform-vllm,
+        uniform-sglang, normal, lognormal, gamma, geometric, zipf, choice, mixture, empirical; did you mean
         'fixed'?
 "fixed" -> "lognormal"
-    s.toml (line 6): workload.prompt_tokens.distribution = "lognormal": unknown; one of fixed, uniform; did you mean
-        'uniform'?
+    s.toml (line 6): workload.prompt_tokens.value = 8: not a key of distribution lognormal, which has mean, cv, min, max
 "fixed" -> "uniform"
     s.toml (line 6): workload.prompt_tokens.value = 8: not a key of distribution uniform, which has min, max
 {distribution = "fixed", value = 8} -> 8
@@ -172,11 +177,9 @@ value = 8 -> value = nan
 value = 8 -> value = 8, min = 1
     s.toml (line 6): workload.prompt_tokens.min = 1: not a key of distribution fixed, which has value
 value = 8 -> value = 8, mean = 8
-    s.toml (line 6): workload.prompt_tokens.mean = 8: unknown key in [workload.prompt_tokens]; belongs to [workload.clients.think_ms] or
-        [workload.sessions.think_ms] or [workload.patience_ms]
+    s.toml (line 6): workload.prompt_tokens.mean = 8: not a key of distribution fixed, which has value
 value = 8 -> values = 8
-    s.toml (line 6): workload.prompt_tokens.values = 8: unknown key in [workload.prompt_tokens]; did you mean
-        'value'?
+    s.toml (line 6): workload.prompt_tokens.values = 8: expected a list, got an integer
 min = 2 -> min = 7
     s.toml (line 7): workload.output_tokens.max = 6: too small; at least min, 7
 min = 2 -> min = 0

@@ -249,7 +249,7 @@ def test_a_trace_lies_beside_its_scenario(tmp_path: Path) -> None:
     assert scenario.with_overrides({"workload.trace.path": "/else/b.csv"}).trace_path() == Path("/else/b.csv")
     trace = scenario.workload.trace
     assert trace is not None
-    assert (trace.format, trace.limit, trace.skip, trace.speedup) == ("azure", None, 0, Decimal("1.5"))
+    assert (trace.format, trace.limit, trace.skip, trace.speedup) == ("auto", None, 0, Decimal("1.5"))
 
 
 def test_the_trace_of_a_mapping_lies_in_the_working_directory() -> None:

@@ -214,7 +214,7 @@ CHANGED = r"""
 0: seed = 0 -> policies = ["chunkd"]
     s.toml (line 14): run.policies[0] = "chunkd": unknown; one of fcfs, chunked, static; did you mean 'chunked'?
 0: [device] -> [workload.trace]⏎path = "x.csv"⏎[device]
-    s.toml (line 3): workload: requests and trace together; exactly one of requests, trace, count
+    s.toml (line 3): workload: requests and trace together; exactly one of requests, trace, count, classes
 0: seed = 0 -> policies = ["fcfs"]⏎variants = [{name = "a"}]
     s.toml (line 15): run.variants: together with run.policies; only one of them
 0: seed = 0 -> variants = [{}]
@@ -276,7 +276,11 @@ WHOLE: list[tuple[int, str | bytes, str]] = [
     (6, TOP + 'name = "y"\n', "s.toml (line 3, column 11): not valid TOML: cannot overwrite a value"),
     (6, TOP + "[run]\nseed = 1\n[run]\n", "s.toml (line 5, column 5): not valid TOML: "),
     (7, TOP, "s.toml: workload: missing; a table [workload] with requests, trace"),
-    (7, TOP + "[workload]\n", "s.toml (line 3): workload = {}: no requests; exactly one of requests, trace, count"),
+    (
+        7,
+        TOP + "[workload]\n",
+        "s.toml (line 3): workload = {}: no requests; exactly one of requests, trace, count, classes",
+    ),
     (7, TOP + "[workload.trace]\n", 's.toml (line 3): workload.trace.path: missing; for example path = "trace.csv"'),
     (22, TOP + 'workload.trace = {path = "x", speedup = 0}', "s.toml (line 3): workload.trace.speedup = 0: too small"),
     (

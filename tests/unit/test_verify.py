@@ -304,7 +304,7 @@ def traced(tmp_path: Path) -> dict[str, Any]:
     rows = ["2023-11-16 18:15:46.6805900,3,4", "2023-11-16 18:15:46.6815900,2,1", "2023-11-16 18:15:46.6815900,5,2"]
     trace = tmp_path / "trace.csv"
     trace.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *rows]))
-    return as_json(run_all({"workload": {"trace": {"path": str(trace), "limit": 3}}}))
+    return as_json(run_all({"workload": {"trace": {"path": str(trace), "format": "azure", "limit": 3}}}))
 
 
 def test_a_run_of_a_trace_is_verified_without_the_trace(traced: dict[str, Any], tmp_path: Path) -> None:

@@ -1,11 +1,16 @@
 """The prefix cache, once more: blocks one by one, found by what they hold."""
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Mapping
+from itertools import islice
 
 from sim.policies.presets import KvAxes
 from sim.record.again.pool import Counted, Holder
 from sim.request import NEVER, Workload
+
+BEYOND = 2**62
+"""Above every source."""
 
 Stretch = tuple[int, int]
 """``(position behind it, source)``: the tokens up to that position, from the stretch before on, are the source's."""
@@ -131,9 +136,13 @@ class Contents:
 
     def _tokens(self, index: int, first: int) -> tuple[Stretch, ...]:
         """Whose tokens the block from position ``first`` on holds."""
-        behind = first + self._size
-        cut = [(upto, source) for upto, source in self._stretches.get(index, ()) if upto > first]
-        return merged([*((min(upto, behind), source) for upto, source in cut), (behind, index)])
+        behind, cut = first + self._size, []
+        stretches = self._stretches.get(index, ())
+        for upto, source in islice(stretches, bisect_right(stretches, (first, BEYOND)), None):
+            cut.append((min(upto, behind), source))
+            if upto >= behind:
+                break
+        return merged([*cut, (behind, index)])
 
 
 def merged(stretches: list[Stretch]) -> tuple[Stretch, ...]:
@@ -149,10 +158,14 @@ def merged(stretches: list[Stretch]) -> tuple[Stretch, ...]:
 
 
 def stretches_of(workload: Workload) -> Mapping[int, tuple[Stretch, ...]]:
-    """Of each request that shares any: its parent's tokens, then its group's; groups count on."""
+    """Of each request that shares any: its parent's tokens, then its group's, then its pieces; groups count on.
+
+    A piece counts on after the groups; it is another one at another place of the prompt.
+    """
     groups = {name: len(workload) + place for place, name in enumerate(dict.fromkeys(workload.prefix_groups or ()))}
     parents, lengths = workload.parent.tolist(), workload.parent_tokens.tolist()
     prefixes, names = workload.prefix_tokens.tolist(), workload.prefix_groups
+    numbers: dict[Stretch, int] = {}
     done: dict[int, tuple[Stretch, ...]] = {}
     for start in range(len(workload)):
         line = [start]
@@ -165,5 +178,10 @@ def stretches_of(workload: Workload) -> Mapping[int, tuple[Stretch, ...]]:
                 own += [(min(upto, length), source) for upto, source in (*done[parent], (length, parent))]
             if names is not None and names[index] and prefixes[index]:
                 own.append((prefixes[index], groups[names[index]]))
+            position = 0
+            for piece, tokens in () if workload.pieces is None else workload.pieces.of_request(index):
+                number = numbers.setdefault((piece, position), len(workload) + len(groups) + len(numbers))
+                position = min(position + tokens, int(workload.prompt_tokens[index]))
+                own.append((position, number))
             done[index] = tuple(stretch for stretch in merged(own) if stretch[0] > 0)
     return {index: stretches for index, stretches in done.items() if stretches}
