@@ -81,15 +81,17 @@ class Problem:
     also: tuple[Path, ...] = ()
 
 
-def of_validation(error: ValidationError, document: Mapping[str, Any], keys: Keys) -> list[Problem]:
-    """Pydantic's errors as problems, in its order."""
+def of_validation(
+    error: ValidationError, document: Mapping[str, Any], keys_at: Callable[[Path], Keys]
+) -> list[Problem]:
+    """Pydantic's errors as problems, in its order. ``keys_at``: the keys of all tables, as they are at this place."""
     found = []
     for detail in error.errors(include_url=False, include_input=False):
         path = detail["loc"] + (detail["ctx"]["within"] if detail["type"] == "at" else ())
         value = look_up(document, path)
         if detail["type"] == "default_factory_not_called" or (detail["type"] == "too_short" and value):
             continue  # both only follow from another error, which is here as well
-        found.append(Problem(path, _message(detail, path, value, keys), value))
+        found.append(Problem(path, _message(detail, path, value, keys_at(path[:-1])), value))
     return found
 
 

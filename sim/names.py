@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from sim.classes import LAWS
+from sim.own_keys import OpenTable
 from sim.policies.orders import ORDERS
 from sim.policies.predictors import PREDICTORS
 from sim.policies.presets import COMPOSITIONS, PRESETS, Choice
@@ -65,15 +67,25 @@ class Brought(NamedTuple):
 def brought(scenario: Scenario, choice: Choice) -> list[Brought]:
     """What a run uses that is not Headway's own."""
     axes, kv = choice
-    used = [
-        ("policy", scenario.scheduler.policy),
-        ("composition", axes.composition),
-        ("order", axes.order),
-        ("predictor", axes.predictor),
-        ("victim", "auto" if kv is None else kv.victim),
-    ]
-    found = [(kind, name, TABLES[kind].source(name)) for kind, name in used]
-    return [Brought(kind, name, source) for kind, name, source in found if source is not None]
+    trace = scenario.workload.trace
+    named = {
+        "policy": scenario.scheduler.policy,
+        "composition": axes.composition,
+        "order": axes.order,
+        "predictor": axes.predictor,
+        "victim": "auto" if kv is None else kv.victim,
+        "format": AUTO if trace is None else trace.format,
+    }
+    used = [(TABLES[kind], name) for kind, name in named.items()]
+    used += [(table.rows, getattr(table, table.names_by)) for table in _open_tables(scenario)]
+    found = [Brought(table.kind, name, source) for table, name in used if (source := table.source(name)) is not None]
+    return list(dict.fromkeys(found))
+
+
+def _open_tables(scenario: Scenario) -> list[OpenTable]:
+    workload = scenario.workload
+    laws = [getattr(each, name) for each in (workload, *(workload.classes or ())) for name in LAWS]
+    return [scenario.device, *(table for table in laws if isinstance(table, OpenTable))]
 
 
 def files_of(several: Iterable[Brought]) -> list[dict[str, str | None]]:

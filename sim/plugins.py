@@ -35,10 +35,11 @@ FLAGS = ("moves", "preempts", "sinks")
 
 
 class Kind(NamedTuple):
-    """Where things of one kind are kept: a table, and what checks and wraps one for it."""
+    """Where things of one kind are kept: a table, and what checks and wraps one for it, given these besides."""
 
     table: str
     make: str
+    besides: tuple[Any, ...] = ()
 
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
@@ -48,6 +49,9 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "order": Kind("sim.policies.orders:ORDERS", "sim.policies.own:order"),
         "victim": Kind("sim.policies.victims:VICTIMS", "sim.policies.own:victim"),
         "predictor": Kind("sim.policies.predictors:PREDICTORS", "sim.policies.own:predictor"),
+        "cost": Kind("sim.device_keys:COSTS", "sim.own_keys:thing", ("job_ns",)),
+        "arrivals": Kind("sim.workload.arrivals:PROCESSES", "sim.own_keys:thing", ("arrival_ns",)),
+        "lengths": Kind("sim.workload.lengths:DISTRIBUTIONS", "sim.own_keys:thing", ("tokens",)),
     }
 )
 """The kinds of things that can be registered."""
@@ -68,7 +72,8 @@ def register(kind: str, name: str, /, *thing: Any, **flags: bool) -> Any:
     """Add something of one's own by name, as a call or as a decorator: ``register("victim", "mine", rule)``.
 
     ``kind``: policy (a ``Preset``), composition (settings to policy), order (a key for each request: a function, or an
-    ``Order``), victim, predictor. An order may have the flags of ``Order``: ``moves``, ``preempts``, ``sinks``.
+    ``Order``), victim, predictor; arrivals, lengths, cost (frozen dataclasses whose fields are their keys). An order
+    may have the flags of ``Order``: ``moves``, ``preempts``, ``sinks``.
     ``PluginError``: there is one of this name, or it is no such thing.
 
     >>> import sim
@@ -84,7 +89,7 @@ def register(kind: str, name: str, /, *thing: Any, **flags: bool) -> Any:
 
     def enter(it: Thing) -> Thing:
         _check_name(guard, kind, name, flags)
-        row = _found(KINDS[kind].make)(it, guard, **flags)
+        row = _found(KINDS[kind].make)(it, guard, *KINDS[kind].besides, **flags)
         table_of(kind).add(name, row, source)
         return it
 

@@ -14,14 +14,16 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from sim import complaints, fields
 from sim.capacity import MODELS, Ledger, Shape
+from sim.device_keys import COSTS, LESSON, Device
 from sim.document import Document, flatten, parse, plain, put, read_text
 from sim.duplicates import duplicates
 from sim.errors import ScenarioError
-from sim.keys import settable, tables
+from sim.keys import Keys, is_list, models, settable, tables
+from sim.own_keys import OpenTable, own_fields
 from sim.schema import JsonSchema
 from sim.show import show, show_path
 from sim.table import Table
-from sim.tables import LESSON, Device, Fault, Kv, Model, Request, Run, Scheduler, Variant, Workload
+from sim.tables import Fault, Kv, Model, Request, Run, Scheduler, Variant, Workload
 from sim.traced import Trace
 
 __all__ = [
@@ -155,6 +157,9 @@ class Scenario(Table):
 
 KEYS = tables(Scenario)
 SETTABLE = settable(KEYS)
+OPEN = models(Scenario, OpenTable)
+"""The tables whose keys may be those of somebody's own thing."""
+
 FIXED = ("schema", "name", "claim", "run.policies", "run.variants")
 """What a variant can't set: it is a variant of this scenario, and has no variants of its own."""
 
@@ -209,16 +214,33 @@ def _changed(original: Document, changes: Mapping[str, object], place: complaint
     problems = [
         complaints.Problem(_path(key), message, plain(value))
         for key, value in changes.items()
-        if (message := complaints.unknown_override(key, SETTABLE))
+        if (message := complaints.unknown_override(key, _settable()))
     ]
     if problems:
         raise complaints.scenario_error(problems, place)
     document: Document = plain(original)
     if any(key.split(".")[0] == "device" for key in changes):
-        document.setdefault("device", dict(LESSON))  # to change the device that it has, not to describe a new one
+        own = COSTS.source(str(changes.get("device.cost"))) is not None
+        document.setdefault(
+            "device", {} if own else dict(LESSON)
+        )  # to change the one it has, not to describe a new one
     for key, value in changes.items():
         put(document, key, value)
     return document
+
+
+def _settable() -> dict[str, bool]:
+    """Every dotted key that can be set, those of somebody's own things included."""
+    own = {(*at, key): is_list(info) for at, table in OPEN.items() if ".".join(at) in SETTABLE
+           for name in table.rows.own for key, info in table.rows[name].table.model_fields.items()}  # fmt: skip
+    return SETTABLE | {".".join(path): as_list for path, as_list in own.items()}
+
+
+def _keys_at(path: tuple[str | int, ...], document: Document) -> Keys:
+    """The keys of all tables; of the one at ``path`` those that it has as it stands."""
+    at = complaints.names(path)
+    fields_there = own_fields(OPEN[at], complaints.look_up(document, path)) if at in OPEN else None
+    return KEYS if fields_there is None else {**KEYS, at: fields_there}
 
 
 def _variant(origin: Origin, index: int) -> Scenario:
@@ -248,7 +270,7 @@ def _checked(origin: Origin, place: complaints.Place) -> Scenario:
     try:
         scenario = Scenario.model_validate(document, context=origin.known)
     except ValidationError as error:
-        problems += complaints.of_validation(error, document, KEYS)
+        problems += complaints.of_validation(error, document, lambda path: _keys_at(path, document))
     if problems:
         raise complaints.scenario_error(problems, place)
     scenario._origin = origin  # noqa: SLF001 (this is the one who makes scenarios)

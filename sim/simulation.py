@@ -15,7 +15,7 @@ import simpy
 from simpy import Environment, Event
 
 from sim.clock import instant_ns
-from sim.costs.linear import LinearCost
+from sim.costs.own import cost_of
 from sim.engine.build import memory_of
 from sim.engine.cycle import UNBOUNDED
 from sim.engine.device import Device
@@ -124,7 +124,7 @@ class Replica:
         self._horizon_ns = None if scenario.run.horizon_ms is None else instant_ns(scenario.run.horizon_ms)
         self._faults = faults.schedule(scenario)
         self._swap = Swap(0 if kv is None or kv.preemption != "swap" else kv.swap_blocks)
-        cost = LinearCost.of(scenario.device, Decimal(0) if scenario.kv is None else scenario.kv.swap_ms_per_block)
+        cost = cost_of(scenario.device, Decimal(0) if scenario.kv is None else scenario.kv.swap_ms_per_block)
         memory = memory_of(self._env, kv, workload)
         given = given_of(axes, scenario.run.seed, workload, cost, memory.cached)
         parts = Parts(
@@ -250,7 +250,7 @@ def settings(scenario: Scenario, choice: Choice) -> dict[str, Any]:
     tables = {
         "scheduler": {"policy": scenario.scheduler.policy, **axes.document()},
         "kv": {**pool, **_pool_costs(scenario)},
-        "device": scenario.device.model_dump(),
+        "device": scenario.device.all_values(),
         "run": scenario.run.model_dump(exclude={"policies", "variants"}),
     }
     return {f"{table}.{key}": value for table, row in tables.items() for key, value in row.items()}

@@ -21,6 +21,7 @@ FLOORS = """
 errors clock version show spelling files capacity footprint registry guard
 request
 scenario document duplicates schema fields keys complaints table tables toml_lines gallery generated traced classes
+    own_keys device_keys workload.own_laws
     clients workload.arrivals workload.batches workload.continuous workload.distribution workload.durations
     workload.hawkes workload.law workload.lengths workload.modulated workload.process workload.renewal workload.streams
     workload.varying
