@@ -80,7 +80,7 @@ def _load_plugins(context: typer.Context, given: list[str] | None) -> list[str] 
     if seconds is not None and not 0 < seconds <= MAX_PLUGIN_SECONDS:
         raise ScenarioError(f"--plugin-seconds {seconds}: out of range; above 0, at most {MAX_PLUGIN_SECONDS}")
     paths = options.several("--plugin", given)
-    if paths or plugins.registered():
+    if paths or plugins.installed():
         context.with_resource(plugins.loaded(paths, MAX_SECONDS if seconds is None else float(seconds)))
     return given
 
@@ -205,6 +205,7 @@ def trace(
     to: Annotated[Many, typer.Option("--to", metavar="FORMAT", help="Write another format to --output.")] = None,
     output: Annotated[Many, typer.Option(metavar="FILE", help="Where to write it; must not exist.")] = None,
     lang: Annotated[Many, typer.Option(metavar="en|zh", help="Language; default from the locale.")] = None,
+    plugin: Plugins = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -254,7 +255,7 @@ def list_(plugin: Plugins = None, as_json: AsJson = False, debug: Debug = False)
     from sim import gallery, plugins, scenario
 
     ready = [{"name": name, "claim": scenario.load(gallery.path(name)).claim} for name in gallery.names()]
-    brought = plugins.registered()
+    brought = plugins.registered() if plugin or plugins.installed() else []
     own = [{"kind": kind, "name": name, "file": source.file, "line": source.line} for kind, name, source in brought]
     if as_json:
         print_json({"scenarios": ready, **({"plugins": own} if own else {})})

@@ -1,6 +1,7 @@
 """Calls into somebody's own code: what it raises, answers or never answers is said with its file and line."""
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,9 +29,11 @@ class Guard:
 
     def call(self, function: Callable[..., Answer], *given: Any) -> Answer:
         """What ``function`` answers. ``PluginError``: it raised; ``EndlessPluginError``: it went on for too long."""
-        calls = WATCH.calls
+        calls, shown = WATCH.calls, sys.stdout
         call = (self, monotonic())
         calls.append(call)
+        if WATCH.quiet:
+            sys.stdout = sys.stderr
         try:
             return function(*given)
         except _Overdue as overdue:
@@ -42,15 +45,19 @@ class Guard:
         except HeadwayError:
             raise
         except (Exception, SystemExit) as error:
-            said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            line = error.lineno if isinstance(error, SyntaxError) and error.filename == self.source.file else None
-            raise PluginError(self._said(said, error.__traceback__, line)) from error
+            raise PluginError(self._said(_in_words(error), error.__traceback__, self._line_in(error))) from error
         finally:
             calls.pop()
+            sys.stdout = shown
 
     def refuse(self, problem: str, function: object = None) -> NoReturn:
         """It answered something that can't be; where ``function`` stands if that is known, else where it registered."""
         raise PluginError(f"{self.source.at(_line_of(function, self.source.file))}: {self.what}: {problem}")
+
+    def _line_in(self, error: BaseException) -> int | None:
+        """The line that the compiler complains of; None for all other errors, which say it by their traceback."""
+        of_file = isinstance(error, SyntaxError) and error.filename == self.source.file
+        return error.lineno if isinstance(error, SyntaxError) and of_file else None
 
     def _said(self, said: str, traceback: TracebackType | None, line: int | None = None) -> str:
         if line is None:
@@ -64,6 +71,11 @@ class Guard:
             frame = frame.f_back
         after = f"no answer after {overdue.seconds:g} s; it was stopped there"
         return EndlessPluginError(f"{self.source.at(line)}: {self.what}: {after}")
+
+
+def _in_words(error: BaseException) -> str:
+    said = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _places(traceback: TracebackType | None) -> list[tuple[str, int]]:
@@ -95,10 +107,24 @@ class Watch(threading.local):
     def __init__(self) -> None:
         self.calls: list[tuple[Guard, float]] = []
         self.seconds = MAX_SECONDS
+        self.quiet = False
+        """Whether what plug-ins print goes to stderr."""
 
     @contextmanager
     def on(self, seconds: float = MAX_SECONDS) -> Iterator[None]:
-        """Within, no call may take longer: where the system has an alarm clock, in the main thread only."""
+        """Within, what plug-ins print does not mix with answers, and none of their calls may take longer.
+
+        The latter only where the system has an alarm clock, and in the main thread.
+        """
+        before, self.quiet = self.quiet, True
+        try:
+            with self._ticking(seconds):
+                yield
+        finally:
+            self.quiet = before
+
+    @contextmanager
+    def _ticking(self, seconds: float) -> Iterator[None]:
         if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
             yield
             return

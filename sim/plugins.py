@@ -5,7 +5,7 @@ A plug-in is code, and runs as such. Only who starts a run names one: no scenari
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from hashlib import sha256
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -28,7 +28,7 @@ GROUP = "headway.plugins"
 
 MAX_BYTES = 2**24
 NAME = r"[A-Za-z0-9._-]{1,64}"
-TAKEN = MappingProxyType({"victim": ("auto",), "policy": ("both", "all")})
+TAKEN = MappingProxyType({"victim": ("auto",), "policy": ("both", "all"), "trace format": ("auto",)})
 """Names that mean something else."""
 
 FLAGS = ("moves", "preempts", "sinks")
@@ -52,6 +52,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "cost": Kind("sim.device_keys:COSTS", "sim.own_keys:thing", ("job_ns",)),
         "arrivals": Kind("sim.workload.arrivals:PROCESSES", "sim.own_keys:thing", ("arrival_ns",)),
         "lengths": Kind("sim.workload.lengths:DISTRIBUTIONS", "sim.own_keys:thing", ("tokens",)),
+        "trace format": Kind("sim.workload.trace_formats:FORMATS", "sim.workload.trace_own:layout"),
     }
 )
 """The kinds of things that can be registered."""
@@ -72,8 +73,8 @@ def register(kind: str, name: str, /, *thing: Any, **flags: bool) -> Any:
     """Add something of one's own by name, as a call or as a decorator: ``register("victim", "mine", rule)``.
 
     ``kind``: policy (a ``Preset``), composition (settings to policy), order (a key for each request: a function, or an
-    ``Order``), victim, predictor; arrivals, lengths, cost (frozen dataclasses whose fields are their keys). An order
-    may have the flags of ``Order``: ``moves``, ``preempts``, ``sinks``.
+    ``Order``), victim, predictor; arrivals, lengths, cost (frozen dataclasses whose fields are their keys); trace
+    format (a ``Layout``). An order may have the flags of ``Order``: ``moves``, ``preempts``, ``sinks``.
     ``PluginError``: there is one of this name, or it is no such thing.
 
     >>> import sim
@@ -166,8 +167,7 @@ def load(path: Path | str) -> None:
     before = set(registered())
     sys.modules[name] = module  # where dataclasses look for what their annotations name
     try:
-        with redirect_stdout(sys.stderr):
-            Guard(Source(str(path), 1), "it can't be loaded").call(_run, code, str(path), module.__dict__)
+        Guard(Source(str(path), 1), "it can't be loaded").call(_run, code, str(path), module.__dict__)
     except BaseException:
         del sys.modules[name]
         for kind, known, source in set(registered()) - before:
@@ -239,8 +239,7 @@ def _load_point(point: EntryPoint) -> list[str]:
             found()
 
     try:
-        with redirect_stdout(sys.stderr):
-            guard.call(bring)
+        guard.call(bring)
     except PluginError as error:
         return [str(line) for line in error.args]
     return []

@@ -75,25 +75,41 @@ def order(thing: Any, guard: Guard, **flags: Any) -> Order:
     made = made._replace(**flags)
     by, make = made.by, made.ranking
     if by is not None:
-        return made._replace(by=None, ranking=lambda given: GuardedKeys(by, _what_stands(given, made), guard))
+        return made._replace(by=None, ranking=lambda given: GuardedKeys(by, _given(given, made), guard))
     if make is not None:
-        return made._replace(ranking=lambda given: GuardedRanking(guard.call(make, given), guard))
+        return made._replace(ranking=lambda given: GuardedRanking(guard.call(make, _given(given, made)), guard))
     raise TypeError("an order without a rule")
 
 
-class _Still(Given):
-    """What an order that does not move may go by: nothing that changes while its requests wait."""
+class OwnGiven(Given):
+    """What somebody's order may go by: nothing that its lists can't be made again from, once the run is over.
+
+    The cache is no such thing; in an order that does not move nothing is that changes while its requests wait.
+    """
+
+    moves = True
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("now_ns", "admissions", "cached"):
+        if name == "cached":
+            raise AttributeError("given.cached: only order lpm can go by the cache")
+        if name in ("now_ns", "admissions") and not self.moves:
             raise AttributeError(f"given.{name} changes while requests wait; register the order with moves=True")
         return super().__getattribute__(name)
 
 
-def _what_stands(given: Given, made: Order) -> Given:
-    if made.moves:
-        return given
-    return _Still(given.axes, given.seed, given.predict, given.cost, given.cached)
+class StillGiven(OwnGiven):
+    """That of an order that does not move."""
+
+    moves = False
+
+
+def _given(given: Given, made: Order) -> Given:
+    kind = OwnGiven if made.moves else StillGiven
+    return kind(given.axes, given.seed, given.predict, given.cost, _nobody_knows)
+
+
+def _nobody_knows(_request: Request) -> int:
+    return 0
 
 
 class GuardedRanking:
@@ -164,7 +180,7 @@ def _kind(part: object) -> str:
 
 
 def _with_queue(made: Order, make: Callable[[Given], Queue], guard: Guard) -> Order:
-    return made._replace(queue=lambda given: GuardedQueue(guard.call(make, given), guard))
+    return made._replace(queue=lambda given: GuardedQueue(guard.call(make, _given(given, made)), guard))
 
 
 class GuardedQueue:
@@ -277,7 +293,7 @@ def _expect_callable(thing: Any, guard: Guard, wanted: str) -> None:
 
 
 def _a(thing: object) -> str:
-    return f"a {type(thing).__name__}" if not isinstance(thing, type) else f"the class {thing.__name__}"
+    return f"the class {thing.__name__}" if isinstance(thing, type) else f"something of type {type(thing).__name__}"
 
 
 def _written(answer: object) -> str:
