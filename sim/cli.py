@@ -205,6 +205,7 @@ def trace(
     to: Annotated[Many, typer.Option("--to", metavar="FORMAT", help="Write another format to --output.")] = None,
     output: Annotated[Many, typer.Option(metavar="FILE", help="Where to write it; must not exist.")] = None,
     lang: Annotated[Many, typer.Option(metavar="en|zh", help="Language; default from the locale.")] = None,
+    plugin_seconds: PluginSeconds = None,
     plugin: Plugins = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -250,7 +251,9 @@ def trace(
 
 @app.command("list")
 @telling_of_output()
-def list_(plugin: Plugins = None, as_json: AsJson = False, debug: Debug = False) -> None:
+def list_(
+    plugin_seconds: PluginSeconds = None, plugin: Plugins = None, as_json: AsJson = False, debug: Debug = False
+) -> None:
     """List the ready scenarios with their claims, and what plug-ins bring."""
     from sim import gallery, plugins, scenario
 
@@ -283,7 +286,7 @@ def new(
 
 @app.command()
 @telling_of_output()
-def schema(plugin: Plugins = None, debug: Debug = False) -> None:
+def schema(plugin_seconds: PluginSeconds = None, plugin: Plugins = None, debug: Debug = False) -> None:
     """Print the JSON Schema of a scenario, for editors."""
     from sim.scenario import schema_json
 

@@ -198,6 +198,7 @@ EXPECTED = {
     "string_type": "a string",
     "tokens_or_output": 'an integer or "output"',
     "tuple_type": "a list",
+    "list_type": "a list",
     "model_type": "a table",
     "dict_type": "a table",
 }

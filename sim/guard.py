@@ -60,9 +60,12 @@ class Guard:
         return error.lineno if isinstance(error, SyntaxError) and of_file else None
 
     def _said(self, said: str, traceback: TracebackType | None, line: int | None = None) -> str:
+        source, places = self.source, _places(traceback)
+        if not source.line and places:  # of a package, whose file only the error knows
+            source = Source(*places[-1])
         if line is None:
-            line = next((at for file, at in reversed(_places(traceback)) if file == self.source.file), None)
-        return f"{self.source.at(line)}: {self.what}: {escape(shorten(said, 400))}"
+            line = next((at for file, at in reversed(places) if file == source.file), None)
+        return f"{source.at(line)}: {self.what}: {escape(shorten(said, 400))}"
 
     def _endless(self, overdue: "_Overdue") -> EndlessPluginError:
         frame, line = overdue.frame, None
@@ -79,11 +82,12 @@ def _in_words(error: BaseException) -> str:
 
 
 def _places(traceback: TracebackType | None) -> list[tuple[str, int]]:
+    """File and line of each frame, the innermost last; without those of the import system, which has no files."""
     places = []
     while traceback is not None:
         places.append((traceback.tb_frame.f_code.co_filename, traceback.tb_lineno))
         traceback = traceback.tb_next
-    return places
+    return [(file, line) for file, line in places if not file.startswith("<frozen ")]
 
 
 def _line_of(function: object, file: str) -> int | None:

@@ -21,7 +21,8 @@ class Source(NamedTuple):
 
     def at(self, line: int | None = None) -> str:
         """``plugin mine.py (line 12)``."""
-        return f"plugin {show_path(Path(self.file))} (line {self.line if line is None else line})"
+        line = line or self.line
+        return f"plugin {show_path(self.file)}" + (f" (line {line})" if line else "")
 
     @property
     def name(self) -> str:
