@@ -680,8 +680,8 @@ def test_what_nobody_has_is_refused_and_what_is_broken_named(installed: Desk) ->
     first, second = refused.value.args
     assert "unknown; one of fcfs" in first
     assert second == (
-        f'plugin {installed.folder}/broken.py (line 5): entry point "broken" of headway.plugins can\'t be loaded: ZeroDivisionError: integer '
-        "division or modulo by zero"
+        f'plugin {installed.folder}/broken.py (line 5): entry point "broken" of headway.plugins can\'t be loaded: '
+        "ZeroDivisionError: integer division or modulo by zero"
     )
 
 
