@@ -11,6 +11,7 @@ from sim.engine.queue import Key, Queue
 from sim.engine.span import Decision
 from sim.engine.state import Rules, Running, State
 from sim.engine.swap import Swap
+from sim.engine.way import fewest
 from sim.errors import InvariantError
 from sim.request import NEVER, Request
 
@@ -360,18 +361,12 @@ class Cycle:
         Nobody leaves who joined in this very cycle.
         """
         joined = [admission.request for admission in self._admitted]
-        less = [
-            other for other in self._state.running.values() if self._is_before(request, other) and other not in joined
-        ]
+        running = self._state.running.values()
+        less = [other for other in running if other not in joined and self._is_before(request, other)]
         less.sort(key=self._rank, reverse=True)
-        most = next((n for n in range(1, len(less) + 1) if self._fits_without(request, upto, less[:n])), None)
-        if most is None:
+        leaving = fewest(less, lambda leaving: self._fits_without(request, upto, leaving))
+        if leaving is None:
             return False
-        leaving = less[:most]
-        for spared in less[: most - 1][::-1]:
-            others = [other for other in leaving if other is not spared]
-            if self._fits_without(request, upto, others):
-                leaving = others
         for other in leaving:
             self._evict(other)
         self._made_way += leaving

@@ -3,7 +3,7 @@
 Whatever these answer is looked at before the engine sees it; the built-in ones are called as they are.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from numbers import Real
 from operator import index
@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from sim.engine.cycle import Cycle, View
 from sim.engine.kv import Memory
-from sim.engine.queue import Key, Queue, Ranking
+from sim.engine.queue import Key, Queue
 from sim.engine.state import Running, Victim
 from sim.fields import MAX_TOKENS
 from sim.guard import Guard
@@ -67,24 +67,24 @@ class GuardedPolicy:
 def order(thing: Any, guard: Guard, **flags: Any) -> Order:
     """A function of (request, given) that answers its key, or an :class:`Order`."""
     made = thing if isinstance(thing, Order) else Order(thing, uses=SPECIAL)
-    rules = [rule for rule in (made.by, made.ranking, made.queue) if rule is not None]
+    rules = [rule for rule in (made.by, made.rule, made.queue) if rule is not None]
     if len(rules) != 1 or not callable(rules[0]):
-        guard.refuse(f"{_a(thing)}; a function of (request, given), or an Order of by, ranking or queue", thing)
-    if made.queue is not None:
-        return _with_queue(made, made.queue, guard)
+        guard.refuse(f"{_a(thing)}; a function of (request, given), or an Order of by, rule or queue", thing)
     made = made._replace(**flags)
-    by, make = made.by, made.ranking
+    by, rule, queue = made.by, made.rule, made.queue
     if by is not None:
-        return made._replace(by=None, ranking=lambda given: GuardedKeys(by, _given(given, made), guard))
-    if make is not None:
-        return made._replace(ranking=lambda given: GuardedRanking(guard.call(make, _given(given, made)), guard))
-    raise TypeError("an order without a rule")
+        return made._replace(by=None, rule=lambda given: GuardedKey(by, guard, _given(given, made)))
+    if rule is not None:
+        return made._replace(rule=lambda given: GuardedKey(guard.call(rule, _given(given, made)), guard))
+    if queue is None:
+        raise TypeError("an order without a rule")
+    return made._replace(queue=lambda given: GuardedQueue(guard.call(queue, _given(given, made)), guard))
 
 
 class OwnGiven(Given):
     """What somebody's order may go by: nothing that its lists can't be made again from, once the run is over.
 
-    The cache is no such thing; in an order that does not move nothing is that changes while its requests wait.
+    The cache is no such thing; in an order that does not move, neither is the moment.
     """
 
     moves = True
@@ -92,8 +92,8 @@ class OwnGiven(Given):
     def __getattribute__(self, name: str) -> Any:
         if name == "cached":
             raise AttributeError("given.cached: only order lpm can go by the cache")
-        if name in ("now_ns", "admissions") and not self.moves:
-            raise AttributeError(f"given.{name} changes while requests wait; register the order with moves=True")
+        if name == "moment" and not self.moves:
+            raise AttributeError("given.moment changes while requests wait; register the order with moves=True")
         return super().__getattribute__(name)
 
 
@@ -105,34 +105,26 @@ class StillGiven(OwnGiven):
 
 def _given(given: Given, made: Order) -> Given:
     kind = OwnGiven if made.moves else StillGiven
-    return kind(given.axes, given.seed, given.predict, given.cost, _nobody_knows)
+    return kind(given.axes, given.seed, given.predict, given.cost, _nobody_knows, given.moment)
 
 
 def _nobody_knows(_request: Request) -> int:
     return 0
 
 
-class GuardedRanking:
-    """Somebody's ranking. All keys of a run have as many parts of the same kinds, and each can be compared."""
+class GuardedKey:
+    """Somebody's key of a request, in one run: all have as many parts of the same kinds, and each can be compared."""
 
-    def __init__(self, ranking: Ranking, guard: Guard) -> None:
-        missing = [name for name in ("settle", "key", "taken") if not callable(getattr(ranking, name, None))]
-        if missing:
-            guard.refuse(f"made {_a(ranking)}, which has no {missing[0]}; a ranking has settle, key and taken")
-        self._ranking = ranking
+    def __init__(self, key: Callable[..., Any], guard: Guard, *given: Given) -> None:
+        if not callable(key):
+            guard.refuse(f"made {_a(key)}, not a function of (request)")
+        self._key = key
+        self._given = given
         self._guard = guard
         self._kinds: tuple[str, ...] | None = None
 
-    def settle(self, now_ns: int, waiting: Collection[Request], newcomers: Sequence[Request]) -> None:
-        self._guard.call(self._ranking.settle, now_ns, waiting, newcomers)
-
-    def key(self, request: Request) -> Key:
-        return self._checked(self._guard.call(self._ranking.key, request), request)
-
-    def taken(self, request: Request, waiting: Collection[Request]) -> None:
-        self._guard.call(self._ranking.taken, request, waiting)
-
-    def _checked(self, answer: Any, request: Request) -> Key:
+    def __call__(self, request: Request) -> Key:
+        answer: Any = self._guard.call(self._key, request, *self._given)
         key = answer if isinstance(answer, tuple) else (answer,)
         kinds = tuple([_kind(part) for part in key])
         if "" in kinds:
@@ -145,29 +137,7 @@ class GuardedRanking:
         return key
 
     def _refuse(self, problem: str) -> NoReturn:
-        self._guard.refuse(problem, self._ranking.key)
-
-
-class GuardedKeys(GuardedRanking):
-    """Somebody's function of (request, given)."""
-
-    def __init__(self, by: Callable[[Request, Given], Any], given: Given, guard: Guard) -> None:
-        self._by = by
-        self._given = given
-        self._guard = guard
-        self._kinds = None
-
-    def settle(self, now_ns: int, _waiting: Collection[Request], _newcomers: Sequence[Request]) -> None:
-        self._given.now_ns = now_ns
-
-    def key(self, request: Request) -> Key:
-        return self._checked(self._guard.call(self._by, request, self._given), request)
-
-    def taken(self, _request: Request, _waiting: Collection[Request]) -> None:
-        self._given.admissions += 1
-
-    def _refuse(self, problem: str) -> NoReturn:
-        self._guard.refuse(problem, self._by)
+        self._guard.refuse(problem, self._key)
 
 
 def _kind(part: object) -> str:
@@ -177,10 +147,6 @@ def _kind(part: object) -> str:
     if isinstance(part, Real):
         return "number" if part == part else ""  # noqa: PLR0124  # NaN is not
     return "text" if isinstance(part, str) else ""
-
-
-def _with_queue(made: Order, make: Callable[[Given], Queue], guard: Guard) -> Order:
-    return made._replace(queue=lambda given: GuardedQueue(guard.call(make, _given(given, made)), guard))
 
 
 class GuardedQueue:

@@ -27,7 +27,7 @@ scenario document duplicates schema fields keys complaints table tables toml_lin
     workload.varying
 costs policies engine engine.cohort engine.contents engine.contiguous engine.faults engine.cycle engine.growth engine.kv
     engine.late engine.monitor engine.plan engine.prefix engine.queue engine.sources
-    engine.span engine.state engine.swap
+    engine.span engine.state engine.swap engine.way
 engine.build engine.device engine.scheduler workload record names
 simulation experiment plugins
 analysis report

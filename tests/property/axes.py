@@ -233,18 +233,14 @@ class Builder:
 def with_order(document: Document, seed: int) -> Document:
     """The same scenario under another order of the queue: any of them, with what it can be combined with."""
     rng = random.Random(f"order {seed}")
-    tenants = [{"tenant": rng.choice("abc")} for _ in document["workload"]["requests"]]
-    deadlines = [{"deadline_ms": rng.choice([0, 5, 9.5, 20, 300])} if rng.random() < 0.7 else {} for _ in tenants]
-    requests = [
-        {**request, **tenant, **deadline}
-        for request, tenant, deadline in zip(document["workload"]["requests"], tenants, deadlines, strict=True)
-    ]
-    ageing = rng.choice([None, None, {"by": "ms", "value": rng.choice([0, 3, 12.5])},
-                         {"by": "passes", "value": rng.choice([0, 1, 3])}])  # fmt: skip
+    workload = document["workload"]
+    if "requests" in workload:
+        workload = {"requests": [request | _of_order(rng) for request in workload["requests"]]}
     scheduler = _written(
         order=rng.choice(ORDERS),
         preemptive=rng.choice([None, True, True]),
-        ageing=ageing,
+        ageing=rng.choice([None, None, {"by": "ms", "value": rng.choice([0, 3, 12.5])},
+                           {"by": "passes", "value": rng.choice([0, 1, 3])}]),
         predictor=rng.choice([None, "oracle", "declared", "noisy", "rank-noisy"]),
         predictor_error=rng.choice([None, 0, 2.5]),
         mlfq_quantum_tokens=rng.choice([None, 1, 2, 5]),
@@ -253,12 +249,62 @@ def with_order(document: Document, seed: int) -> Document:
         weights=rng.choice([None, {"a": 2}, {"a": 1, "b": 3}]),
         prompt_token_weight=rng.choice([None, 0, 3]),
         output_token_weight=rng.choice([None, 0, 5]),
-    )
-    return {
-        **document,
-        "workload": {"requests": requests},
-        "scheduler": {**document.get("scheduler", {}), **scheduler},
-    }
+    )  # fmt: skip
+    return {**document, "workload": workload, "scheduler": {**document.get("scheduler", {}), **scheduler}}
+
+
+def _of_order(rng: random.Random) -> Document:
+    """What only some orders look at in a request."""
+    deadline = {"deadline_ms": rng.choice([0, 5, 9.5, 20, 300])} if rng.random() < 0.7 else {}
+    return {"tenant": rng.choice("abc"), **deadline}
+
+
+PROCESSES: tuple[Document, ...] = (
+    {"process": "poisson", "rate_per_s": 300},
+    {"process": "deterministic", "rate_per_s": 250},
+    {"process": "gamma", "rate_per_s": 300, "cv": 3},
+    {"process": "gamma", "rate_per_s": 300, "burstiness": float("inf")},
+    {"process": "weibull", "rate_per_s": 300, "shape": 0.5},
+    {"process": "hyperexponential", "rate_per_s": 300, "cv": 2},
+    {"process": "mmpp", "rates_per_s": [30, 900], "mean_sojourn_ms": [20, 10]},
+    {"process": "on-off", "rate_per_s": 900, "on_ms": 5, "off_ms": 10},
+    {"process": "sinusoid", "rate_per_s": 300, "amplitude": 0.9, "period_ms": 30},
+    {"process": "piecewise-linear", "points": [[0, 50], [20, 900]], "period_ms": 40},
+    {"process": "steps", "points": [[0, 50], [20, 900]], "period_ms": 40},
+    {"process": "ramp", "from_per_s": 50, "to_per_s": 900, "over_ms": 40},
+    {"process": "hawkes", "base_per_s": 150, "branching": 0.6, "decay_ms": 4},
+    {"process": "batch", "size": 3, "period_ms": 8},
+    {"process": "poisson", "rate_per_s": 300, "tick_ms": 5},
+    {"process": "poisson", "rate_per_s": 300, "exact_rate": True},
+)
+LENGTHS: tuple[Document, ...] = (
+    {"distribution": "geometric", "mean": 4},
+    {"distribution": "lognormal", "mean": 5, "cv": 1, "max": 20},
+    {"distribution": "gamma", "mean": 5, "cv": 2, "max": 20},
+    {"distribution": "normal", "mean": 6, "std": 4, "max": 15},
+    {"distribution": "zipf", "theta": 1.1, "min": 1, "max": 30},
+    {"distribution": "choice", "values": [1, 2, 19]},
+    {"distribution": "mixture", "components": [{"weight": 1, "distribution": "fixed", "value": 2},
+                                               {"weight": 1, "distribution": "uniform", "min": 5, "max": 9}]},
+    {"distribution": "uniform-vllm", "length": 8, "range_ratio": 0.5},
+)  # fmt: skip
+
+
+def generated(document: Document, seed: int) -> Document:
+    """The same server under requests that are drawn: any process, any lengths, one class of them or two."""
+    rng = random.Random(f"generated {seed}")
+
+    def traffic(**more: object) -> Document:
+        return {"count": rng.randint(2, 9), "arrivals": rng.choice(PROCESSES), "prompt_tokens": rng.choice(LENGTHS),
+                "output_tokens": rng.choice(LENGTHS), **more}  # fmt: skip
+
+    several = {"classes": [traffic(name=name, tenant=name, priority=place, deadline_after_ms=rng.choice([5, 50]))
+                           for place, name in enumerate("ab")]}  # fmt: skip
+    kv = document.get("kv")
+    if kv is not None:
+        kv = {**kv, "blocks": max(kv["blocks"], rng.choice([20, 60, 90]) // kv["block_tokens"] + 1)}
+    workload = several if rng.random() < 0.5 else traffic(correlation=rng.choice([-0.8, 0.5, 1]))
+    return _written(**{**document, "workload": workload, "kv": kv})
 
 
 def left_out(document: Document) -> bool:

@@ -24,7 +24,7 @@ QUICK = 6
 
 
 def scenario(seed: int) -> Document:
-    """Half of the seeds are short outputs with many ties, half long ones with long spans."""
+    """Half of the seeds are short outputs with many ties, half long ones with long spans; some under other orders."""
     document, rng = axes.seeded(seed), random.Random(seed)
     load = (closed_loop, sessions, given)[seed % 3](rng, document)
     if seed % 3 == 2 or rng.random() < 0.6:
@@ -34,7 +34,8 @@ def scenario(seed: int) -> Document:
     if (kv := document.get("kv")) is not None and seed % 3 < 2:
         kv["blocks"] = max(kv["blocks"], -(-rng.choice([12, 24, 60]) // kv["block_tokens"]))
         kv["watermark_blocks"] = min(kv.get("watermark_blocks", 0), kv["blocks"] - 1)
-    return {**document, "workload": load, "run": {**document.get("run", {}), "max_jobs": MAX_JOBS}}
+    drawn = {**document, "workload": load, "run": {**document.get("run", {}), "max_jobs": MAX_JOBS}}
+    return axes.with_order(drawn, seed) if seed % 4 == 0 else drawn
 
 
 def lengths(rng: random.Random, longest: int) -> Document:

@@ -94,8 +94,8 @@ CASES = {
         1,
     ),
     "key moves in an order that does not": order(
-        " return given.now_ns",
-        "AttributeError: given.now_ns changes while requests wait; register the order with moves=True",
+        " return given.moment.now_ns",
+        "AttributeError: given.moment changes while requests wait; register the order with moves=True",
     ),
     "key goes by the cache": order(
         " return given.cached(request)", "AttributeError: given.cached: only order lpm can go by the cache",

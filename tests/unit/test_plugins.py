@@ -91,13 +91,13 @@ def test_behind_its_time_it_is_gone() -> None:
             "order",
             "x",
             3,
-            ('order "x": something of type int; a function of (request, given), or an Order of by, ranking or queue'),
+            ('order "x": something of type int; a function of (request, given), or an Order of by, rule or queue'),
         ),
         (
             "order",
             "x",
             Order(),
-            ('order "x": something of type Order; a function of (request, given), or an Order of by, ranking or queue'),
+            ('order "x": something of type Order; a function of (request, given), or an Order of by, rule or queue'),
         ),
         (
             "policy",
@@ -604,7 +604,7 @@ def test_an_order_of_somebody_s_own_is_exact_under_spans(moves: bool, preemptive
     """By its prompt, or by how long it has waited for it: an order that moves, as hrrn does."""
 
     def key(request: Any, given: Any) -> Any:
-        waited = given.now_ns - request.arrival_ns if moves else 0
+        waited = given.moment.now_ns - request.arrival_ns if moves else 0
         return (request.priority, -waited // request.prompt_tokens, request.prompt_tokens)
 
     sim.register("order", "mine", key, moves=moves, preempts=True)
@@ -721,3 +721,14 @@ def test_tokens_come_as_by_hand() -> None:
     """The trio under the longest prompt first: prefills to 4.25, 12.5, 14.75, then one decode of all three, 1.25 ms."""
     sim.register("order", "mine", longest_prompt)
     assert tokens(simulate(TRIO, order="mine")) == {"A": [4.25, 16.0], "B": [14.75, 16.0], "C": [12.5, 16.0]}
+
+
+def test_slack_goes_by_the_cost_model_that_the_scenario_has(desk: Desk) -> None:
+    """A decode takes 1 us for each token of context. ``verify`` adds up what is left to do token by token."""
+    desk.plugin("@sim.register('cost', 'reads')\n@dataclass(frozen=True)\nclass Reads:\n"
+                " def job_ns(self, work):\n  return 1000 * (work.prefill_tokens + work.context_tokens)\n")  # fmt: skip
+    plugins.load("mine.py")
+    requests = [request(f"r{i}", i / 100, 5 + i % 3, 3 + i % 5, deadline_ms=0.3 + i % 4 / 10) for i in range(12)]
+    run = checked(sim.simulate(scenario(requests, device={"cost": "reads"}, order="least-slack", max_running=2)))
+    assert run["summary"]["finished"] == 12
+    assert run["events"][0]["endMs"] == 0.005
