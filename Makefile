@@ -18,7 +18,7 @@ quick := not slow and not stress
 export SCENARIO POLICY TRACE OUT
 ARGS ?=
 
-.PHONY: help setup run test slow stress bench bench-peers profile check format-check lint types format coverage clean tools
+.PHONY: help setup run test slow theory stress bench bench-peers profile check format-check lint types format coverage clean tools
 
 help: ## this list
 	@echo 'make run SCENARIO=mixed    then: make test'
@@ -42,8 +42,11 @@ test: tools ## the tests, on all cores, a few minutes [ARGS="-k word"]
 slow: tools ## the tests that are too long for `make test` (at most 40 minutes)
 	@$(pytest) -n auto --dist loadgroup -m slow $(ARGS) || [ $$? -eq 5 ]
 
+theory: tools ## simulation against queueing theory, the whole of it (20 minutes of one core)
+	@$(pytest) -n auto --dist loadgroup -m theory $(ARGS) || [ $$? -eq 5 ]
+
 stress: tools ## the largest runs, one after another (by hand)
-	@$(pytest) -m stress $(ARGS) || [ $$? -eq 5 ]
+	@$(pytest) -m 'stress and not theory' $(ARGS) || [ $$? -eq 5 ]
 
 bench: tools ## what runs cost: time, memory, counters; into results/ (by hand) [ARGS="--quick", "--only base-100k"]
 	@$(bench) run $(ARGS)

@@ -123,6 +123,7 @@ def run(
 ) -> None:
     """Simulate a scenario and compare its policies."""
     from sim import experiment, footprint, load
+    from sim.analysis import overload
     from sim.record import write
 
     language = options.language(lang)
@@ -160,7 +161,7 @@ def run(
         write.save_all(results, target)
     keep(results)
     _show(results, as_json, language)
-    for note in [*experiment.loads(plans, results), *experiment.remarks(results)]:
+    for note in [*experiment.loads(plans, results), *experiment.remarks(results), *overload.warnings(results)]:
         say(f"note: {note}")
     for place in filter(None, (target, saved)):
         say(f"written: {place}")
@@ -247,6 +248,40 @@ def trace(
         say(f"note: --to {wanted}: {loss}")
     if target is not None:
         say(f"written: {target}")
+
+
+@app.command()
+@telling_of_output()
+def theory(
+    scenario: ScenarioName,
+    replications: Annotated[Many, typer.Option(metavar="N", help="Independent runs; default 8.")] = None,
+    requests: Annotated[Many, typer.Option(metavar="N", help="workload.count: requests of each run.")] = None,
+    policy: Annotated[Many, typer.Option(metavar="P", help="scheduler.policy.")] = None,
+    seed: Annotated[Many, typer.Option(metavar="N", help="run.seed: of the first run; the others follow.")] = None,
+    set_: Annotated[Many, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Any key; may be repeated.")] = None,
+    lang: Annotated[Many, typer.Option(metavar="en|zh", help="Language; default from the locale.")] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Which exact results apply to a scenario, and whether its simulation agrees with them."""
+    from sim import footprint, load
+    from sim.analysis.theory import examine
+    from sim.report import theory as report
+
+    language = options.language(lang)
+    runs = options.integer("--replications", replications)
+    overrides = options.overrides(set_, {
+        "workload.count": options.integer("--requests", requests),
+        "scheduler.policy": options.once("--policy", policy),
+        "run.seed": options.integer("--seed", seed),
+    })  # fmt: skip
+    with options.by_their_names(set_):
+        base = load(scenario, overrides=overrides)
+    footprint.check(base.workload.stated)
+    runs = examine.checked(examine.DEFAULT_REPLICATIONS if runs is None else runs, base.workload.stated)
+    say(examine.estimate(base, runs))
+    found = examine.examine(base, runs)
+    print_json(found.to_dict()) if as_json else report.show(found, lang=language)
 
 
 @app.command("list")

@@ -20,6 +20,7 @@ NAMES = {
     "run.seed": "--seed",
     "run.max_jobs": "--max-jobs",
     "run.max_seconds": "--max-seconds",
+    "workload.count": "--requests",
     "workload.trace.format": "--format",
     "workload.trace.unit": "--unit",
     "workload.trace.limit": "--limit",

@@ -20,6 +20,8 @@ class Chinese(Texts):
         "finished": "完成", "overall": "整批",
         "memory": "内存", "pool": "块池", "queue_head": "准入", "work": "工作", "swap": "换出", "cache": "缓存",
         "tenant": "租户",
+        "result": "结论", "theory": "理论", "simulated": "仿真", "standard_error": "标准误差",
+        "error": "偏差", "verdict": "判定", "does_not_apply": "不适用的及原因",
     }  # fmt: skip
     metric: ClassVar = {FIRST: f"首{NB}token", STALL: "最长停顿", LAST: f"末{NB}token"}
     status: ClassVar = {
@@ -72,6 +74,12 @@ class Chinese(Texts):
         if finished < requests:
             return f"{self.requests(requests)}中 {finished:,} 条完成"
         return "请求已完成" if requests == 1 else f"{self.requests(requests)}全部完成"
+
+    def load(self, arrival: str | None, saturation: str | None, load: str | None, *, too_much: bool) -> str:
+        comes = f"到达{NB}λ{NB}{arrival}/s" if arrival else "全部同时到达"
+        most = f"饱和{NB}λ*{NB}{saturation}/s" if saturation else "批再大也不更慢"
+        where = "达到或超过饱和" if too_much else "低于饱和"
+        return f"{comes}，{most}" + (f"：负载{NB}{load}，{where}" if load else "")
 
     def preempted(self, times: int, recomputed_tokens: int) -> str:
         return f"抢占 {times:,} 次，重算 {recomputed_tokens:,} tokens"
@@ -175,6 +183,15 @@ class Chinese(Texts):
         if not runs:
             return f"{of:,} 次运行中，没有一次在各项上对 {whom}都最好。"
         return f"{self.names(runs)} 对 {whom}各项都不比其他任何一次差。"
+
+    def replications(self, runs: int, requests: int | None, seed: int) -> str:
+        each = "" if requests is None else f"，每次 {self.requests(requests)}"
+        return f"独立运行 {runs:,} 次{each}，种子 {seed}" + (f"–{seed + runs - 1}" if runs > 1 else "")
+
+    def verdict(self, verdict: str) -> str:
+        known = {"agrees": "一致", "differs": "不一致", "not judged: one replication": "未判定：只运行一次"}
+        short = verdict.replace("not judged: too short; it takes", "未判定：太短，需要").replace("requests", "条请求")
+        return known.get(verdict) or short.replace("approximation within", "近似，误差不超过")
 
     def progress(self, run: str, ended: int, total: int | None, seconds: str) -> str:
         done = f"已结束 {self.requests(ended)}" if total is None else f"{self.requests(total)}中 {ended:,} 条已结束"

@@ -23,6 +23,8 @@ class English(Texts):
         "finished": "finished", "overall": "overall",
         "memory": "memory", "pool": "pool", "queue_head": "admission", "work": "work", "swap": "swap", "cache": "cache",
         "tenant": "tenants",
+        "result": "result", "theory": "theory", "simulated": "simulated", "standard_error": "std. error",
+        "error": "error", "verdict": "verdict", "does_not_apply": "What does not apply, and why",
     }  # fmt: skip
     metric: ClassVar = {FIRST: "first token", STALL: "longest stall", LAST: "last token"}
     status: ClassVar = {
@@ -87,6 +89,12 @@ class English(Texts):
         if finished < requests:
             return f"{finished:,} of {self.requests(requests)} finished"
         return "finished" if requests == 1 else f"all {self.requests(requests)} finished"
+
+    def load(self, arrival: str | None, saturation: str | None, load: str | None, *, too_much: bool) -> str:
+        comes = f"λ{NB}{arrival}/s arrive" if arrival else "all arrive at one instant"
+        most = f"λ*{NB}{saturation}/s can be served" if saturation else "a larger batch takes no longer"
+        where = "at or above saturation" if too_much else "below saturation"
+        return f"{comes}, {most}" + (f": load{NB}{load}, {where}" if load else "")
 
     def preempted(self, times: int, recomputed_tokens: int) -> str:
         return f"{_some(times, 'preemption')}, {_some(recomputed_tokens, 'token')} recomputed"
@@ -189,6 +197,15 @@ class English(Texts):
             return f"None of the {self._number(of)} runs is the best for {whom} in everything."
         verb, others = ("is", "any other run") if len(runs) == 1 else ("are alike, and", "any other run")
         return f"{self.names(runs)} {verb} as good as {others} or better, for {whom} in everything."
+
+    def replications(self, runs: int, requests: int | None, seed: int) -> str:
+        each = "" if requests is None else f" of {self.requests(requests)}"
+        if runs == 1:
+            return f"one run{each}, seed {seed}"
+        return f"{runs:,} replications{each}, seeds {seed} to {seed + runs - 1}"
+
+    def verdict(self, verdict: str) -> str:
+        return verdict
 
     def progress(self, run: str, ended: int, total: int | None, seconds: str) -> str:
         done = self.requests(ended) if total is None else f"{ended:,} of {self.requests(total)}"

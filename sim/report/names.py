@@ -5,6 +5,7 @@ import unicodedata
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
+from math import floor, isfinite, log10
 
 from sim.clock import ms_text
 from sim.request import Workload
@@ -65,6 +66,15 @@ def hundredths(value: Fraction) -> str:
     return f"{whole:,}.{rest:02}"
 
 
+def figure(value: float) -> str:
+    """A measured or computed number, in four digits: ``0.8123``, ``12.35``, ``12,346``."""
+    if not isfinite(value) or value == 0:
+        return f"{value:g}"
+    digits = 3 - floor(log10(abs(value)))
+    rounded = round(value, digits)
+    return f"{rounded:,.{max(digits, 0)}f}" if -8 < digits < 7 else f"{value:.3e}"
+
+
 def setting(value: object) -> str:
     """A setting's value as one would write it: ``1``, not ``1.0`` or ``1E+0``."""
     if isinstance(value, (Decimal, float)):
@@ -86,5 +96,11 @@ def fit(text: str, encoding: str) -> str:
     """``text`` for an output of this encoding: what it can't carry is written in ASCII or escaped."""
     if encodable(text, encoding):
         return text
-    plain = text.replace("→", "->").replace("…", "...").replace(LEFT_TO_RIGHT, "")
+    plain = (
+        text.replace("→", "->")
+        .replace("λ", "lambda")
+        .replace("ρ", "rho")
+        .replace("…", "...")
+        .replace(LEFT_TO_RIGHT, "")
+    )
     return plain.encode(encoding, "backslashreplace").decode(encoding)

@@ -9,6 +9,7 @@ from shutil import get_terminal_size
 import numpy as np
 from rich.console import Console
 
+from sim.analysis.theory.load import Load, of_result
 from sim.capacity import Ledger
 from sim.engine.plan import Blocked
 from sim.record.metrics import PoolFigures
@@ -16,7 +17,7 @@ from sim.record.quantiles import Distribution
 from sim.record.result import Result
 from sim.report.catalogue import texts_of
 from sim.report.layout import NOTHING, Column, Page, Row
-from sim.report.names import hundredths, ms, request_name, setting, visible, whole_ns
+from sim.report.names import figure, hundredths, ms, request_name, setting, visible, whole_ns
 from sim.report.tenants import tenants
 from sim.report.texts import Texts
 from sim.report.verdict import EACH_SHOWN, Comparison, Verdict, best_of_all, percent
@@ -109,8 +110,18 @@ def _run(page: Page, texts: Texts, result: Result, settings: Sequence[str]) -> N
     else:
         page.table(*_distributions(texts, result))
     page.paragraph(_totals(texts, result))
+    if line := load_line(texts, of_result(result)):
+        page.paragraph(line)
     for line in _unfinished(texts, result):
         page.paragraph(line, indent="  ")
+
+
+def load_line(texts: Texts, load: Load) -> str:
+    """λ, λ* and the load; nothing where neither is known."""
+    if load.arrival_rate is None and load.saturation_rate is None:
+        return ""
+    shown = (None if value is None else figure(value) for value in (load.arrival_rate, load.saturation_rate, load.load))
+    return texts.load(*shown, too_much=load.saturated)
 
 
 def _each_shown(result: Result) -> bool:

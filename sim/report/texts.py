@@ -64,6 +64,10 @@ class Texts(ABC):
     def finished(self, finished: int, requests: int) -> str: ...
 
     @abstractmethod
+    def load(self, arrival: str | None, saturation: str | None, load: str | None, *, too_much: bool) -> str:
+        """λ and λ* in requests per second, and λ / λ*; None where there is none. ``too_much``: it is 1 or more."""
+
+    @abstractmethod
     def preempted(self, times: int, recomputed_tokens: int) -> str: ...
 
     @abstractmethod
@@ -154,6 +158,14 @@ class Texts(ABC):
     @abstractmethod
     def best_of_all(self, runs: Sequence[str], of: int, names: Sequence[str], count: int) -> str:
         """``runs`` are those that no other one beats in anything; none, one, or several that are alike."""
+
+    @abstractmethod
+    def replications(self, runs: int, requests: int | None, seed: int) -> str:
+        """So many runs, with seeds from this one on. ``requests`` of each, None where only a trace knows."""
+
+    @abstractmethod
+    def verdict(self, verdict: str) -> str:
+        """Of theory: ``agrees``, ``differs``, ``approximation within x %``, ``not judged: …``."""
 
     @abstractmethod
     def progress(self, run: str, ended: int, total: int | None, seconds: str) -> str: ...

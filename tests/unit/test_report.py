@@ -71,6 +71,7 @@ fcfs
 | L       |   12.50 |       2.50 |  15.00 |     0.25 |
 | S       |   11.75 |       1.25 |  15.50 |    10.50 |
 makespan 29.50 ms, 14 jobs; all 3 requests finished
+λ 500.0/s arrive, λ* 190.5/s can be served: load 2.625, at or above saturation
 
 chunked (chunk_tokens=2)
 | request | TTFT ms | max ITL ms | E2E ms | queue ms |
@@ -79,6 +80,7 @@ chunked (chunk_tokens=2)
 | L       |   21.25 |       1.25 |  22.50 |     1.50 |
 | S       |   21.75 |       1.25 |  25.50 |    20.50 |
 makespan 30.75 ms, 19 jobs; all 3 requests finished
+λ 500.0/s arrive, λ* 111.1/s can be served: load 4.500, at or above saturation
 
 From its arrival, a request waits for its first token (TTFT), its last (E2E) and its first job
 (queue); max ITL is its longest stall between two tokens. Makespan: first arrival to last token.
@@ -111,6 +113,7 @@ fcfs
 | L    |   12.50 |        2.50 |  15.00 |    0.25 |
 | S    |   11.75 |        1.25 |  15.50 |   10.50 |
 全批结束 29.50 ms，提交 14 次；3 条请求全部完成
+到达 λ 500.0/s，饱和 λ* 190.5/s：负载 2.625，达到或超过饱和
 
 chunked（chunk_tokens=2）
 | 请求 | TTFT ms | 最大 ITL ms | E2E ms | 排队 ms |
@@ -119,6 +122,7 @@ chunked（chunk_tokens=2）
 | L    |   21.25 |        1.25 |  22.50 |    1.50 |
 | S    |   21.75 |        1.25 |  25.50 |   20.50 |
 全批结束 30.75 ms，提交 19 次；3 条请求全部完成
+到达 λ 500.0/s，饱和 λ* 111.1/s：负载 4.500，达到或超过饱和
 
 TTFT、E2E、排队分别是从到达到首 token、末 token、第一次执行的时间；最大 ITL 是两个 token 之间的最长
 停顿；全批结束从最早的到达算起。
@@ -398,6 +402,7 @@ vllm (token_budget=2048, max_running=256)
 | A       |    1.00 |       1.00 |   9.00 |     0.00 |
 | B       |    1.00 |       5.00 |  13.00 |     0.00 |
 makespan 13.00 ms, 13 jobs; all 2 requests finished; 1 preemption, 12 tokens recomputed
+all arrive at one instant, λ* 28,440/s can be served
   pool       of 6 blocks in use: min 4, mean 4.62, p99 6, max 6
   admission  3 admissions; head of the queue kept out in 3 jobs (blocks 3)
   work       44 tokens scheduled; 12 (27.3 %) recomputed, 12 (27.3 %) wasted
@@ -416,6 +421,7 @@ def test_a_run_with_a_pool_in_chinese() -> None:
     assert (
         """
 全批结束 13.00 ms，提交 13 次；2 条请求全部完成；抢占 1 次，重算 12 tokens
+全部同时到达，饱和 λ* 28,440/s
   块池  共 6 块，使用中最少 4，平均 4.62，p99 6，最多 6
   准入  准入 3 次；队首在 3 次提交中进不来（块不够 3）
   工作  安排 44 tokens；重算 12（27.3 %），浪费 12（27.3 %）
