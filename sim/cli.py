@@ -260,6 +260,8 @@ def theory(
     seed: Annotated[Many, typer.Option(metavar="N", help="run.seed: of the first run; the others follow.")] = None,
     set_: Annotated[Many, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Any key; may be repeated.")] = None,
     lang: Annotated[Many, typer.Option(metavar="en|zh", help="Language; default from the locale.")] = None,
+    plugin_seconds: PluginSeconds = None,
+    plugin: Plugins = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:

@@ -732,3 +732,33 @@ def test_slack_goes_by_the_cost_model_that_the_scenario_has(desk: Desk) -> None:
     run = checked(sim.simulate(scenario(requests, device={"cost": "reads"}, order="least-slack", max_running=2)))
     assert run["summary"]["finished"] == 12
     assert run["events"][0]["endMs"] == 0.005
+
+
+# --- beside other parts -----------------------------------------------------------------------------------------------
+
+FLAT = ("@sim.register('cost', 'flat')\n@dataclass(frozen=True)\nclass Flat:\n"
+        " def job_ns(self, work):\n  return 1000 * (work.prefill_tokens + work.decode_requests)\n")  # fmt: skip
+
+
+def test_theory_knows_nothing_of_a_server_that_somebody_else_wrote(desk: Desk) -> None:
+    desk.plugin(FLAT)
+    desk.scenario("[device]\ncost = 'flat'\n", GENERATED)
+    answer = desk.headway("theory", "tiny.toml", "--plugin", "mine.py", "--json", "--replications", "1")
+    assert answer.code == 0
+    document = json.loads(answer.out)
+    assert document["results"] == []
+    assert document["saturationRatePerS"] is None
+    assert {each["why"] for each in document["notApplicable"]} == {
+        "cost flat is a plug-in's: what it does is not known here"
+    }
+
+
+def test_faults_of_the_linear_device_are_not_put_into_another(desk: Desk) -> None:
+    desk.plugin(FLAT)
+    desk.scenario("device = {cost = 'flat'}")
+    assert desk.run("--output", "r.json").code == 0
+    answer = desk.headway("verify", "r.json", "--plugin", "mine.py", "--inject", "all", "--json")
+    tried = [fault["name"] for fault in json.loads(answer.out)["tried"]]
+    assert answer.code == 0
+    assert "changed-device" not in tried
+    assert len(tried) > 10
