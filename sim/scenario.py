@@ -14,6 +14,7 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from sim import complaints, fields
 from sim.capacity import MODELS, Ledger, Shape
+from sim.clients import DURATION_KEYS, is_short, spelled_out
 from sim.device_keys import COSTS, LESSON, Device
 from sim.document import Document, flatten, parse, plain, put, read_text
 from sim.duplicates import duplicates
@@ -160,6 +161,8 @@ SETTABLE = settable(KEYS)
 OPEN = models(Scenario, OpenTable)
 """The tables whose keys may be those of somebody's own thing."""
 
+LAW_KEYS = frozenset(("process", "distribution"))
+"""What a law is called by."""
 FIXED = ("schema", "name", "claim", "run.policies", "run.variants")
 """What a variant can't set: it is a variant of this scenario, and has no variants of its own."""
 
@@ -203,7 +206,7 @@ def _copied(source: Mapping[str, object]) -> Document:
 
 
 def _overridden(origin: Origin, overrides: Mapping[str, object]) -> Scenario:
-    changes = dict(flatten(overrides))
+    changes = dict(flatten(overrides, _is_value))
     place = replace(origin.place, overrides=origin.place.overrides | changes.keys())
     document = _changed(origin.document, changes, place)
     return _checked(replace(origin, document=document, place=place), place)
@@ -220,10 +223,13 @@ def _changed(original: Document, changes: Mapping[str, object], place: complaint
         raise complaints.scenario_error(problems, place)
     document: Document = plain(original)
     if any(key.split(".")[0] == "device" for key in changes):
-        own = COSTS.source(str(changes.get("device.cost"))) is not None
-        document.setdefault(
-            "device", {} if own else dict(LESSON)
-        )  # to change the one it has, not to describe a new one
+        # the device that it has is to be changed, and no new one described; unless the new one is somebody's own
+        is_own = COSTS.source(str(changes.get("device.cost"))) is not None
+        document.setdefault("device", {} if is_own else dict(LESSON))
+    for law in DURATION_KEYS:
+        stands = complaints.look_up(document, _path(law))
+        if is_short(stands) and any(key.startswith(f"{law}.") for key in changes):
+            put(document, law, spelled_out(stands))  # to change the law that the number stands for
     for key, value in changes.items():
         put(document, key, value)
     return document
@@ -249,7 +255,7 @@ def _variant(origin: Origin, index: int) -> Scenario:
     run = document["run"]
     written = run.pop("variants")[index]
     run.pop("policies", None)
-    changes = dict(flatten(written.get("set", {})))
+    changes = dict(flatten(written.get("set", {}), _is_value))
     place = replace(
         origin.place, overrides=frozenset(changes), variant=written["name"], within=("run", "variants", index)
     )
@@ -287,6 +293,11 @@ def _check_variants(scenario: Scenario, origin: Origin) -> None:
             lines.extend(error.args)
     if lines:
         raise ScenarioError(*lines)
+
+
+def _is_value(key: str, table: Mapping[str, object]) -> bool:
+    """Whether a table is set as a whole: it names its law, whose keys are no other's, or its keys are the user's."""
+    return key in SETTABLE and (_path(key) not in KEYS or not LAW_KEYS.isdisjoint(table))
 
 
 def _path(key: str) -> tuple[str, ...]:
