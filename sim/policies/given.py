@@ -56,4 +56,7 @@ def _decodes_ns(cost: CostModel, first: Work, jobs: int) -> int:
     if line is not None:
         ends_ns: int = line.ends_ns(jobs)
         return ends_ns
-    return jobs * cost.job_ns(first)
+    if not cost.reads_context:
+        return jobs * cost.job_ns(first)
+    sequences, context = first.decode_requests, first.context_tokens
+    return sum(cost.job_ns(Work(0, sequences, context + sequences * job)) for job in range(jobs))

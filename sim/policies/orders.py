@@ -4,10 +4,9 @@ Ties everywhere: arrival, then place in the file. Who is preempted comes back to
 the head of the queue.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from fractions import Fraction
 from hashlib import blake2b
-from types import MappingProxyType
 from typing import NamedTuple
 
 from sim.clock import instant_ns
@@ -16,6 +15,7 @@ from sim.policies.ageing import AgedByPasses, AgedByTime
 from sim.policies.fair import FairShares, RoundRobin
 from sim.policies.given import Given
 from sim.policies.presets import Axes
+from sim.registry import Registry
 from sim.request import Request
 
 
@@ -89,7 +89,7 @@ def at_random(request: Request, given: Given) -> Key:
 
 
 class Order(NamedTuple):
-    """What an order is: ``by``, a key for each request, or a ``queue`` of its own.
+    """What an order is: ``by``, a key for each request; a ``rule``, from which each run makes one; or a ``queue``.
 
     ``moves``: whether a key may change while its request waits. ``preempts``: whether it has a preemptive form.
     ``sinks``: whether who runs becomes less urgent on the way. ``uses``: the settings that only some orders read, and
@@ -97,6 +97,7 @@ class Order(NamedTuple):
     """
 
     by: Callable[[Request, Given], Key] | None = None
+    rule: Callable[[Given], Callable[[Request], Key]] | None = None
     queue: Callable[[Given], Queue] | None = None
     moves: bool = False
     preempts: bool = False
@@ -106,7 +107,8 @@ class Order(NamedTuple):
 
 _LENGTHS = ("ageing", "predictor", "predictor_error")
 
-ORDERS: Mapping[str, Order] = MappingProxyType(
+ORDERS: Registry[Order] = Registry(
+    "order",
     {
         "fcfs": Order(queue=lambda _given: FcfsQueue(), uses=()),
         "lifo": Order(lifo),
@@ -121,7 +123,7 @@ ORDERS: Mapping[str, Order] = MappingProxyType(
         "drr": Order(queue=RoundRobin, uses=("predictor", "predictor_error", "weights", "drr_quantum_tokens")),
         "lpm": Order(lpm, moves=True),
         "random": Order(at_random, moves=True),
-    }
+    },
 )
 
 SPECIAL = tuple(dict.fromkeys(name for order in ORDERS.values() for name in order.uses))
@@ -165,6 +167,8 @@ def _keyed(order: Order, given: Given) -> Queue:
 
 
 def _key(order: Order, given: Given) -> Callable[[Request], Key]:
+    if order.rule is not None:
+        return order.rule(given)
     if order.by is None:
         raise TypeError("an order that is no key")
     by = order.by
