@@ -262,12 +262,12 @@ class Request:
     and a request whose computed tokens reach them at a job's end emits one more. ``prefill_end`` is what was known
     when it was last admitted: below it, its work is prefill (or recomputation); from there on, decode. ``place`` is its
     place in the order of admission, ``turn`` the cycle that scheduled it last by itself, ``chunk`` the prompt tokens
-    that this one scheduled of it (0: it decodes).
+    that this one scheduled of it (0: it decodes). ``overdue``: it was admitted for having waited so long.
 
     While it follows a clock, it computes and emits one token whenever that moves on: nobody has to book them.
     """
 
-    arrived = admitted_before = cancelled = ended = False
+    arrived = admitted_before = cancelled = ended = overdue = False
     turn = place = finish = grows = stretch_first = stretch_after = NEVER
     admitted_with = chunk = 0
 

@@ -215,10 +215,21 @@ class Cycle:
 
     def preempt(self) -> Request:
         """Take its blocks from the victim, even if it is in this job already; answers who it was."""
-        victim = self._rules.victim(self._state.running.values(), self._memory)
+        victim = self._rules.victim(self._may_be_victims(), self._memory)
         self._was_short = True
         self._evict(victim)
         return victim
+
+    def _may_be_victims(self) -> Running:
+        """All who run; in a preemptive order the least urgent, or they would take the place of whoever is left.
+
+        Unless it is the last who goes: then the others go on before it can come back.
+        """
+        running, urgency = self._state.running.values(), self._rules.urgency
+        if urgency is None or self._rules.last_goes:
+            return running
+        least = max(map(urgency, running))
+        return {request.index: request for request in running if urgency(request) == least}.values()
 
     def _evict(self, victim: Request) -> None:
         """It runs no longer: its blocks go to the host if they may, or are lost."""
@@ -358,11 +369,13 @@ class Cycle:
     def _make_way(self, request: Request, upto: int) -> bool:
         """Whether the request has room now that some who run, and are less urgent, have left: as few as will do.
 
-        Nobody leaves who joined in this very cycle.
+        Nobody leaves who joined in this very cycle, or was admitted as overdue.
         """
         joined = [admission.request for admission in self._admitted]
         running = self._state.running.values()
-        less = [other for other in running if other not in joined and self._is_before(request, other)]
+        less = [
+            other for other in running if not (other.overdue or other in joined) and self._is_before(request, other)
+        ]
         less.sort(key=self._rank, reverse=True)
         leaving = fewest(less, lambda leaving: self._fits_without(request, upto, leaving))
         if leaving is None:

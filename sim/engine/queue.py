@@ -74,6 +74,10 @@ class FcfsQueue(deque[Request]):
     def settle(self, now_ns: int) -> None: ...
 
 
+Entry = tuple[Key, int, Request]
+"""A rank, the number of the stay in the queue that it is of, and who stays."""
+
+
 class KeyedQueue:
     """The smallest key first; who was preempted comes back to the place of its key.
 
@@ -84,30 +88,34 @@ class KeyedQueue:
 
     def __init__(self, key: Callable[[Request], Key]) -> None:
         self._key = key
-        self._heap: list[tuple[Key, Request]] = []
-        self._waiting: dict[int, Request] = {}
+        self._heap: list[Entry] = []
+        self._waiting: dict[int, Entry] = {}
+        """The entry of each that waits: others in the heap are of stays in the queue that are over."""
+        self._stays = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def __iter__(self) -> Iterator[Request]:
-        return iter(sorted(self._waiting.values(), key=self._ranked))
+        return (request for *_, request in sorted(self._waiting.values()))
 
     @property
     def head(self) -> Request | None:
-        while self._heap and self._heap[0][1].index not in self._waiting:
-            heapq.heappop(self._heap)
-        return self._heap[0][1] if self._heap else None
+        heap, waiting = self._heap, self._waiting
+        while heap and waiting.get(heap[0][2].index) is not heap[0]:
+            heapq.heappop(heap)
+        return heap[0][2] if heap else None
 
     def add(self, request: Request) -> None:
-        self._waiting[request.index] = request
-        heapq.heappush(self._heap, (self._ranked(request), request))
+        self._stays += 1
+        entry = self._waiting[request.index] = (self._ranked(request), self._stays, request)
+        heapq.heappush(self._heap, entry)
 
     put_back = add
 
     def remove(self, request: Request) -> None:
         del self._waiting[request.index]
-        if self._heap and self._heap[0][1] is request:
+        if self._heap and self._heap[0][2] is request:
             heapq.heappop(self._heap)
 
     take = remove

@@ -1,6 +1,7 @@
 """Ageing: whoever has waited long enough, or was passed over often enough, comes before all who have not.
 
-So an order in which somebody could wait for ever starves nobody: beyond the bound it is first come, first served.
+So an order in which somebody could wait for ever starves nobody: beyond the bound it is first come, first served. Who
+was admitted so keeps its place in a preemptive order, too: nobody more urgent takes it.
 """
 
 from bisect import insort
@@ -38,6 +39,7 @@ class Aged:
         self._queue.put_back(request)
 
     def take(self, request: Request) -> None:
+        request.overdue = request.overdue or request in self._overdue
         self._leave(request)
         self._queue.take(request)
 

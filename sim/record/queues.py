@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sim.costs.own import cost_of
+from sim.errors import InvariantError
 from sim.policies.given import given_of
 from sim.policies.orders import queue_of
 from sim.policies.presets import Choice, resolve
 from sim.record.again.orders import KEYS
+from sim.record.again.server import OffTheRecordError
 from sim.record.again.walk import Walk
 from sim.record.replay import Event, events
 from sim.request import Request
@@ -36,10 +38,13 @@ def _lists(result: "Result", scenario: Scenario, choice: Choice) -> Iterator[lis
     victims: list[list[int]] = [[] for _ in jobs]
     for job, request in zip(record.preemptions["job"].tolist(), record.preemptions["request"].tolist(), strict=True):
         victims[job].append(request)
-    for decision in Walk(scenario, choice, record.workload, jobs, victims):
-        waiting = [req.index for req in decision.waiting]
-        for _ in decision.jobs:
-            yield waiting
+    try:
+        for decision in Walk(scenario, choice, record.workload, jobs, victims):
+            waiting = [req.index for req in decision.waiting]
+            for _ in decision.jobs:
+                yield waiting
+    except OffTheRecordError as error:
+        raise InvariantError(f"who waited can't be listed: decided again, it goes another way from {error}") from None
 
 
 def _nothing(_request: Request) -> int:

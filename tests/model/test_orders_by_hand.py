@@ -4,11 +4,13 @@ One slot, and every job takes 1 ms: a request takes as many ms as it emits token
 makes way, ``a`` runs until 6 ms and finds all others waiting.
 """
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import sim
+from sim.analysis.verify import verify
 from sim.record.result import Result
 
 Document = dict[str, Any]
@@ -279,3 +281,81 @@ def test_who_was_swapped_out_for_somebody_comes_back_behind_the_more_urgent() ->
     assert result.requests["recomputed_tokens"].tolist() == [0, 0, 0]
     # A's block goes out in a job of 1 ms at 1; B from 2 to 4, C to 6, the block comes in until 7, five more tokens
     assert finishes(result) == {"A": 12, "B": 4, "C": 6}
+
+
+def checked(document: Document, tmp_path: Path) -> Result:
+    """A run of the lesson's device that a second statement of the rules agrees with."""
+    result = sim.simulate(sim.load({"schema": 1, "name": "found", **document}), check=True)
+    result.save(tmp_path / "found.json")
+    assert list(verify(tmp_path / "found.json", decisions=True).lines())[-1].startswith("consistent")
+    return result
+
+
+def test_an_entry_of_an_earlier_stay_in_the_queue_counts_no_more(tmp_path: Path) -> None:
+    """E is admitted as overdue, preempted, and comes back on a lower level: behind D, who was first by the old one."""
+    tokens = {"A": (1, 1), "B": (16, 9), "C": (19, 2), "D": (15, 3), "E": (14, 4)}
+    at = {"A": 3, "B": 0, "C": 0, "D": 2, "E": 1}
+    requests = [request(name, at[name], tokens[name]) for name in tokens]
+    scheduler = {"policy": "sarathi", "long_prefill_tokens": 3, "order": "mlfq", "mlfq_quantum_tokens": 1,
+                 "ageing": {"by": "passes", "value": 1}}  # fmt: skip
+    checked({"workload": {"requests": requests}, "kv": {"blocks": 3}, "scheduler": scheduler}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("requests", "kv", "scheduler"),
+    [
+        (
+            [request("A", 0, (1, 9)), request("B", 0, (1, 11), deadline_ms=0)],
+            {"blocks": 12, "block_tokens": 1, "victim": "lowest-priority"},
+            {"composition": "mixed-decode-first", "order": "edf"},
+        ),
+        (
+            [request("A", 0, (1, 8)), request("B", 0, (4, 3))],
+            {"blocks": 8, "block_tokens": 1, "victim": "longest-remaining"},
+            {"composition": "mixed", "order": "mlfq", "mlfq_quantum_tokens": 1},
+        ),
+        (
+            [request("A", 0, (1, 6)), request("B", 0, (4, 2), priority=1)],
+            {"blocks": 3, "block_tokens": 2, "victim": "longest-remaining", "gate": "chunk", "watermark_blocks": 1},
+            {"composition": "mixed", "order": "priority"},
+        ),
+    ],
+)
+def test_whoever_needs_blocks_does_not_get_them_of_the_more_urgent(
+    requests: list[Document], kv: Document, scheduler: Document, tmp_path: Path
+) -> None:
+    """Or that one takes the place of who is left, and so on for ever: the rule chooses among the least urgent."""
+    scheduler = {"long_prefill_tokens": 1, "preemptive": True, **scheduler}
+    result = checked({"workload": {"requests": requests}, "kv": kv, "scheduler": scheduler}, tmp_path)
+    assert (result.requests["status"] == 0).all()
+
+
+@pytest.mark.parametrize("composition", ["mixed", "mixed-decode-first", "alternate", "prefill-first"])
+@pytest.mark.parametrize("ageing", [{"by": "ms", "value": 3}, {"by": "passes", "value": 2}])
+def test_who_was_overdue_keeps_its_place(composition: str, ageing: Document, tmp_path: Path) -> None:
+    """A (8, 40) in an endless stream of more urgent ones, one every 2 ms: once it is overdue it runs to its end.
+
+    It is so within the first 10 ms; then 2 jobs of prefill (or more, in chunks of 2), and 39 decodes, at most every
+    other job one.
+    """
+    stream = [request(f"u{i}", 1 + 2 * i, (1, 2), priority=0) for i in range(200)]
+    document = {
+        "workload": {"requests": [request("A", 0, (8, 40), priority=5), *stream]}, "device": {"job_ms": 1},
+        "scheduler": {"policy": "vllm", "max_running": 1, "token_budget": 8, "composition": composition,
+                      "order": "priority", "preemptive": True, "ageing": ageing},
+    }  # fmt: skip
+    result = checked(document, tmp_path)
+    assert finishes(result)["A"] <= 10 + 2 * (4 + 40)
+    assert finishes(result)["A"] < 401, "it waited until the stream was over"
+
+
+def test_outputs_of_several_samples_are_not_found_again(tmp_path: Path) -> None:
+    """P's four samples emit tokens of their own: of P preempted, the cache holds its prompt and no more."""
+    requests = [
+        request("C", 0, (2, 1), parent="P", parent_tokens=2),
+        request("P", 0, (1, 6), samples=4),
+        request("D", 0, (1, 6), samples=2),
+    ]
+    kv = {"blocks": 28, "block_tokens": 1, "prefix_cache": True, "victim": "most-blocks"}
+    result = checked({"workload": {"requests": requests}, "kv": kv}, tmp_path)
+    assert result.requests["cached_on_resume_tokens"].max() <= 1

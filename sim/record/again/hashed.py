@@ -37,9 +37,13 @@ class Hashed(Counted):
         self._until: dict[int, int] = {}
 
     def hits(self, holder: Holder) -> list[int]:
-        """The longest run of its first blocks that are there; one token at least is left to compute."""
+        """The longest run of its first blocks that are there; one token at least is left to compute.
+
+        Of several samples only the prompt is one row of tokens.
+        """
         found: list[int] = []
-        for number in range((holder.known - 1) // self.size):
+        most = holder.known - 1 if holder.samples == 1 else min(holder.known - 1, holder.prompt)
+        for number in range(most // self.size):
             same = self._with.get(self.contents.key(holder.index, number))
             if not same:
                 break

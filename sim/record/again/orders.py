@@ -80,6 +80,8 @@ class Line:
 
     def admit(self, req: "Req") -> None:
         """It is let in, and passes whoever came before it and has waited since the decision began."""
+        if self.axes.ageing is not None and self.axes.order not in NEVER_STARVES:
+            req.overdue = req.overdue or self._aged(req) == (0,)
         self.shares.serve(req)
         self.drop(req)
         self.drawn += 1

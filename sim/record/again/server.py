@@ -34,6 +34,8 @@ class Req:
     """Tokens that were there when it was admitted."""
     held: int = 0
     host: int = 0
+    overdue: bool = False
+    """It was admitted for having waited so long."""
 
     @property
     def known(self) -> int:

@@ -173,7 +173,8 @@ class Turn:
         """
         server = self.server
         joined = {index for index, *_ in self.admitted}
-        behind = [req for req in server.running.values() if self.before(head, req) and req.index not in joined]
+        behind = [req for req in server.running.values()
+                  if self.before(head, req) and req.index not in joined and not req.overdue]  # fmt: skip
         behind.sort(key=lambda req: (*server.line.urgency(req), *age(req)))
         go: list[Req] = []
         while behind:

@@ -11,11 +11,11 @@ from sim.engine.plan import Blocked
 from sim.policies.presets import Choice
 from sim.record.again.fits import reason_against
 from sim.record.again.hashed import Contents, Hashed
-from sim.record.again.orders import KEYS, line_of
+from sim.record.again.orders import KEYS, gives_way, line_of
 from sim.record.again.pool import Boundless, Counted, Regions
 from sim.record.again.rules import VICTIMS, decide, victim_rule
 from sim.record.again.senders import Senders, cancel_times
-from sim.record.again.server import OffTheRecordError, Planned, Req, Server
+from sim.record.again.server import OffTheRecordError, Planned, Req, Server, Victim
 from sim.record.again.turn import Turn
 from sim.request import NEVER, Status, Workload
 from sim.scenario import Scenario
@@ -73,7 +73,10 @@ class Walk:
         self._victims = victims
         self._lost: list[tuple[int, int, int]] = []
         """Who was preempted in the turn under way."""
-        rule = VICTIMS.get(victim_rule(axes, kv))
+        name = victim_rule(axes, kv)
+        rule = VICTIMS.get(name)
+        if rule is not None and gives_way(axes) and name != "last":
+            rule = self._among_the_least_urgent(rule)
         memory = _memory(choice, workload)
         if axes.order not in KEYS:
             raise OffTheRecordError(f"nobody here knows the rule of order {axes.order}")
@@ -212,6 +215,14 @@ class Walk:
             if end.status is Status.UNFINISHED:
                 here = "running" if index in server.running else "swapped" if index in server.swapped else "waiting"
                 end.reason = "not arrived" if end.arrived_job == NEVER else here
+
+    def _among_the_least_urgent(self, rule: Victim) -> Victim:
+        def choose(running: Sequence[Req]) -> Req:
+            urgency = self._server.line.urgency
+            least = max(urgency(req) for req in running)
+            return rule([req for req in running if urgency(req) == least])
+
+        return choose
 
     def _recorded(self, running: Sequence[Req]) -> Req:
         """The next victim that the record tells of."""
