@@ -30,6 +30,9 @@ class ParquetRows:
         except self._error as error:
             raise self._damaged(error) from None
         self.header: Sequence[str] = self._parquet.schema_arrow.names
+        twice = [name for name in dict.fromkeys(self.header) if self.header.count(name) > 1]
+        if twice:
+            raise file.error(f"{', '.join(twice)}: column given twice; each at most once")
         missing = [column for key in names.needed if (column := names.columns[key]) not in self.header]
         if missing:
             found = ", ".join(self.header)

@@ -222,7 +222,7 @@ def test_the_resolved_scenario_runs_again_to_the_same_bytes(with_variants: bool,
         }
 
 
-HEAVY = ("closed-loop-overload", "multi-turn", "diurnal", "bursty-vs-poisson")
+HEAVY = ("poisson", "closed-loop-overload", "multi-turn", "diurnal", "bursty-vs-poisson")
 READY = [name for name in gallery.names() if name != "azure-conv"]  # it needs its trace
 
 

@@ -393,7 +393,7 @@ def add_arrival_at_a_jobs_end(scenario: Scenario, rng: Random) -> None:
     rows.insert(rng.randint(0, len(rows)), row)
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", [pytest.param(k, marks=pytest.mark.slow if k % 2 else []) for k in range(BLOCKS)])
 def test_simulator_equals_paper(block: int) -> None:
     for number in range(BLOCK):
         assert_equal_to_paper(random_scenario(Random(f"lab {block} {number}")))
@@ -454,7 +454,7 @@ def crowd(number: int) -> Scenario:
     return scenario_of(requests, device, **scheduler)
 
 
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("number", [pytest.param(k, marks=pytest.mark.slow if k % 3 else []) for k in range(12)])
 def test_simulator_equals_paper_with_hundreds_active(number: int) -> None:
     scenario = crowd(number)
     most_active = max(len(job.scheduled) for job in on_paper(scenario).jobs)

@@ -60,7 +60,9 @@ def test_every_invariant_holds_of_every_run(document: Document) -> None:
         event(f"cached: {bool(result.record.admissions['cached_tokens'].any())}")
 
 
-@pytest.mark.parametrize("first", range(0, 1_000, 250))
+@pytest.mark.parametrize(
+    "first", [pytest.param(at, marks=pytest.mark.slow if at else []) for at in range(0, 1_000, 250)]
+)
 def test_every_invariant_holds_of_seeded_runs(first: int) -> None:
     for seed in range(first, first + 250):
         document = axes.seeded(seed)

@@ -338,3 +338,23 @@ def test_classes_that_are_refused(tmp_path: Path, workload: str, due: str) -> No
 def test_seeds_that_are_refused(tmp_path: Path, seed: str) -> None:
     (line,) = complaints(tmp_path, f"{plain()}[run]\nseed = {seed}\n")
     assert line.startswith(f"run.seed = {seed}: ")
+
+
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        ([[0, 1], [5]], "workload.arrivals.points[1][1]: missing; one value more"),
+        ([[0, 1, 2]], "workload.arrivals.points[0]: 3 values; at most 2"),
+    ],
+)
+def test_a_point_is_a_time_and_a_rate(points: list[list[int]], said: str) -> None:
+    one = {"distribution": "fixed", "value": 1}
+    workload = {
+        "count": 3,
+        "arrivals": {"process": "steps", "points": points},
+        "prompt_tokens": one,
+        "output_tokens": one,
+    }
+    with pytest.raises(ScenarioError) as refused:
+        sim.load({"schema": 1, "name": "s", "workload": workload})
+    assert [line.removeprefix("scenario: ") for line in refused.value.args] == [said]

@@ -52,7 +52,9 @@ def same_rows(one: Result, other: Result) -> bool:
 # --- what is right ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(0, 2000, 200))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(at, marks=pytest.mark.slow if at >= 600 else []) for at in range(0, 2000, 200)]
+)
 def test_whatever_the_simulator_writes_is_consistent(seed: int) -> None:
     """All tables; and of every eighth the JSON, which is also read back: the same again, and the very tables."""
     endless = 0

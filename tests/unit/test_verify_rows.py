@@ -186,7 +186,7 @@ def test_a_json_is_always_decided_again(long: Result, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.parametrize("seed", range(0, 1000, 250))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(at, marks=pytest.mark.slow) for at in range(250, 1000, 250))])
 def test_what_is_right_is_not_found_wrong_without_deciding_again(seed: int) -> None:
     for each in range(seed, seed + 250):
         try:
