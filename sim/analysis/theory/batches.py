@@ -106,7 +106,7 @@ class Sharing:
     @property
     def busy(self) -> float:
         """The share of time in which somebody is present, 1 - (1 - r)^(a / b + 1)."""
-        return 1 - (1 - self.load) ** (self.fixed / self.each + 1)
+        return 1 - float((1 - self.load) ** (self.fixed / self.each + 1))
 
     @property
     def boundary(self) -> float:
