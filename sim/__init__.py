@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sim.version import VERSION
 
 if TYPE_CHECKING:
+    from sim.plugins import register
     from sim.record.read import open_result, open_results
     from sim.record.result import Result
     from sim.scenario import Scenario
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 
-__all__ = ["Result", "Scenario", "__version__", "load", "open_result", "open_results", "simulate"]
+__all__ = ["Result", "Scenario", "__version__", "load", "open_result", "open_results", "register", "simulate"]
 
 _HOMES = {
     "Result": "sim.record.result",
     "Scenario": "sim.scenario",
     "open_result": "sim.record.read",
     "open_results": "sim.record.read",
+    "register": "sim.plugins",
     "simulate": "sim.simulation",
 }
 
@@ -38,17 +40,22 @@ def load(source: str | PathLike[str] | Mapping[str, Any], *, overrides: Mapping[
     ``overrides`` are put into it first, by dotted key: ``{"scheduler.chunk_tokens": 4}``. ``ScenarioError`` names
     every problem, one a line.
     """
-    from sim import gallery, scenario
-    from sim.policies.orders import ORDERS
-    from sim.policies.predictors import PREDICTORS
-    from sim.policies.presets import COMPOSITIONS, PRESETS
-    from sim.policies.victims import VICTIMS
-    from sim.workload.trace_formats import AUTO, FORMATS
+    from sim import gallery, names, scenario
+    from sim.errors import ScenarioError
 
-    known = {"policy": tuple(PRESETS), "composition": tuple(COMPOSITIONS), "format": (*FORMATS, AUTO)}
-    known |= {"order": tuple(ORDERS), "predictor": tuple(PREDICTORS), "victim": ("auto", *VICTIMS)}
     place = source if isinstance(source, Mapping) else gallery.find(source)
-    return scenario.load(place, overrides=overrides, known=known)
+    try:
+        return scenario.load(place, overrides=overrides, known=names.known())
+    except ScenarioError as error:
+        from sim import plugins
+
+        if not plugins.news():
+            raise
+        problems = plugins.load_installed()
+        try:
+            return scenario.load(place, overrides=overrides, known=names.known())
+        except ScenarioError:
+            raise ScenarioError(*error.args, *problems) from None
 
 
 def __getattr__(name: str) -> Any:

@@ -68,6 +68,32 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
+@telling_of_output()
+def _load_plugins(context: typer.Context, given: list[str] | None) -> list[str] | None:
+    """Plug-ins are there, and watched, until the command ends; then they are gone."""
+    from sim import plugins
+    from sim.guard import MAX_SECONDS
+
+    for problem in plugins.load_installed():
+        say(f"note: {problem}")
+    seconds = options.decimal("--plugin-seconds", context.params.get("plugin_seconds"))
+    if seconds is not None and not 0 < seconds <= MAX_PLUGIN_SECONDS:
+        raise ScenarioError(f"--plugin-seconds {seconds}: out of range; above 0, at most {MAX_PLUGIN_SECONDS}")
+    paths = options.several("--plugin", given)
+    if paths or plugins.installed():
+        context.with_resource(plugins.loaded(paths, MAX_SECONDS if seconds is None else float(seconds)))
+    return given
+
+
+MAX_PLUGIN_SECONDS = 10**6
+PluginSeconds = Annotated[
+    Many, typer.Option("--plugin-seconds", metavar="X", is_eager=True, help="Most for one call of a plug-in; 10.")
+]
+Plugins = Annotated[
+    Many, typer.Option("--plugin", metavar="FILE", callback=_load_plugins, help="A file of your own; may be repeated.")
+]
+
+
 @app.command()
 @telling_of_output()
 def run(
@@ -90,6 +116,8 @@ def run(
     ] = None,
     allow_empty: Annotated[bool, typer.Option("--allow-empty", help="A trace without requests is no error.")] = False,
     lang: Annotated[Many, typer.Option(metavar="en|zh", help="Language; default from the locale.")] = None,
+    plugin_seconds: PluginSeconds = None,
+    plugin: Plugins = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -145,6 +173,8 @@ def verify(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A result: a JSON file or a folder.")],
     inject: Annotated[Many, typer.Option(metavar="NAME|all", help="First damage a copy in memory.")] = None,
     decisions: Annotated[bool, typer.Option("--decisions", help="Make all decisions again, however many.")] = False,
+    plugin_seconds: PluginSeconds = None,
+    plugin: Plugins = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -176,6 +206,8 @@ def trace(
     to: Annotated[Many, typer.Option("--to", metavar="FORMAT", help="Write another format to --output.")] = None,
     output: Annotated[Many, typer.Option(metavar="FILE", help="Where to write it; must not exist.")] = None,
     lang: Annotated[Many, typer.Option(metavar="en|zh", help="Language; default from the locale.")] = None,
+    plugin_seconds: PluginSeconds = None,
+    plugin: Plugins = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -228,6 +260,8 @@ def theory(
     seed: Annotated[Many, typer.Option(metavar="N", help="run.seed: of the first run; the others follow.")] = None,
     set_: Annotated[Many, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Any key; may be repeated.")] = None,
     lang: Annotated[Many, typer.Option(metavar="en|zh", help="Language; default from the locale.")] = None,
+    plugin_seconds: PluginSeconds = None,
+    plugin: Plugins = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -254,17 +288,23 @@ def theory(
 
 @app.command("list")
 @telling_of_output()
-def list_(as_json: AsJson = False, debug: Debug = False) -> None:
-    """List the ready scenarios with their claims."""
-    from sim import gallery, scenario
+def list_(
+    plugin_seconds: PluginSeconds = None, plugin: Plugins = None, as_json: AsJson = False, debug: Debug = False
+) -> None:
+    """List the ready scenarios with their claims, and what plug-ins bring."""
+    from sim import gallery, plugins, scenario
 
     ready = [{"name": name, "claim": scenario.load(gallery.path(name)).claim} for name in gallery.names()]
+    brought = plugins.registered() if plugin or plugins.installed() else []
+    own = [{"kind": kind, "name": name, "file": source.file, "line": source.line} for kind, name, source in brought]
     if as_json:
-        print_json({"scenarios": ready})
+        print_json({"scenarios": ready, **({"plugins": own} if own else {})})
         return
     width = max(len(entry["name"]) for entry in ready)
     for entry in ready:
         print(f"{entry['name']:{width}}  {entry['claim']}")
+    for each in brought:
+        print(f"{each.kind} {each.name}: {each.source.at()}")
 
 
 @app.command()
@@ -283,7 +323,7 @@ def new(
 
 @app.command()
 @telling_of_output()
-def schema(debug: Debug = False) -> None:
+def schema(plugin_seconds: PluginSeconds = None, plugin: Plugins = None, debug: Debug = False) -> None:
     """Print the JSON Schema of a scenario, for editors."""
     from sim.scenario import schema_json
 

@@ -52,9 +52,19 @@ class Durations(Table):
         return law_of(self, "distribution", DURATIONS)
 
 
+def is_short(value: object) -> bool:
+    """Whether it is a number, which stands for a law."""
+    return type(value) in (int, Decimal)
+
+
+def spelled_out(ms: object) -> dict[str, object]:
+    """The law that a number of ms stands for."""
+    return {"distribution": "fixed", "value": ms}
+
+
 def _of_number(value: object) -> object:
     """A number as the table that it stands for."""
-    if type(value) not in (int, Decimal):
+    if not is_short(value):
         return value
     ms = Decimal(value)  # type: ignore[arg-type]  # one of these two
     if not ms.is_finite():
@@ -62,7 +72,7 @@ def _of_number(value: object) -> object:
     if not 0 <= ms <= MAX_MS:
         bound = "small; at least 0" if ms < 0 else f"large; at most {MAX_MS}"
         raise PydanticCustomError("out_of_bounds", "{problem}", {"problem": f"too {bound}"})
-    return {"distribution": "fixed", "value": ms}
+    return spelled_out(ms)
 
 
 class OrNumber:
@@ -74,6 +84,9 @@ class OrNumber:
 
 AnyDuration = Annotated[Durations, BeforeValidator(_of_number), OrNumber()]
 """A number of ms, or a law."""
+
+DURATION_KEYS = ("workload.clients.think_ms", "workload.sessions.think_ms", "workload.patience_ms")
+"""Where a number may stand for a law."""
 
 
 def _at_once() -> Durations:
@@ -125,6 +138,8 @@ class Retry(Table):
 def check_clients(workload: Any) -> None:
     """What the keys of ``[workload]`` about clients say of the others. Raises what a validator raises."""
     sent = [name for name in ("clients", "sessions") if getattr(workload, name) is not None]
+    if sent and workload.classes is not None:
+        raise at(sent[0], "with classes, which have arrivals of their own; only one of them")
     if sent and workload.count is None:
         raise at(sent[0], "without count; only for generated requests")
     if sent and workload.deadline_after_ms is not None:

@@ -47,6 +47,9 @@ ELSEWHERE = {
 }
 """What other tools and the lesson call our keys; only those are hinted at that the schema has."""
 
+NAMING = ("cost", "process", "distribution")
+"""The keys whose value says what other keys their table has."""
+
 MISSING = object()
 
 
@@ -81,15 +84,22 @@ class Problem:
     also: tuple[Path, ...] = ()
 
 
-def of_validation(error: ValidationError, document: Mapping[str, Any], keys: Keys) -> list[Problem]:
-    """Pydantic's errors as problems, in its order."""
+def of_validation(
+    error: ValidationError, document: Mapping[str, Any], keys_at: Callable[[Path], Keys]
+) -> list[Problem]:
+    """Pydantic's errors as problems, in its order. ``keys_at``: the keys of all tables, as they are at this place."""
     found = []
-    for detail in error.errors(include_url=False, include_input=False):
+    details = error.errors(include_url=False, include_input=False)
+    unknown = [detail["loc"] for detail in details if detail["type"] == "unknown_name"]
+    of_unknown = {loc[:-1] for loc in unknown if loc[-1] in NAMING}
+    for detail in details:
+        if detail["type"] == "extra_forbidden" and detail["loc"][:-1] in of_unknown:
+            continue  # what keys a thing has, nobody knows who does not know the thing
         path = detail["loc"] + (detail["ctx"]["within"] if detail["type"] == "at" else ())
         value = look_up(document, path)
         if detail["type"] == "default_factory_not_called" or (detail["type"] == "too_short" and value):
             continue  # both only follow from another error, which is here as well
-        found.append(Problem(path, _message(detail, path, value, keys), value))
+        found.append(Problem(path, _message(detail, path, value, keys_at(path[:-1])), value))
     return found
 
 
@@ -188,6 +198,7 @@ EXPECTED = {
     "string_type": "a string",
     "tokens_or_output": 'an integer or "output"',
     "tuple_type": "a list",
+    "list_type": "a list",
     "model_type": "a table",
     "dict_type": "a table",
 }

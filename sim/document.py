@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -109,15 +109,19 @@ def put(document: Document, key: str, value: object) -> None:
             return  # the complaint about what stands there is enough
     if value is None:
         table.pop(last, None)
-    elif not (isinstance(value, Mapping) and isinstance(table.get(last), dict)):  # an empty table adds nothing to one
+    elif not (value == {} and isinstance(table.get(last), dict)):  # an empty table adds nothing to one
         table[last] = plain(value)
 
 
-def flatten(tables: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Flattens nested tables into (dotted key, value); an empty table is a value."""
+Whole = Callable[[str, Mapping[str, object]], bool]
+"""Whether the table under a dotted key is one value."""
+
+
+def flatten(tables: Mapping[str, object], whole: Whole, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Flattens nested tables into (dotted key, value); an empty table is a value, and so is one that is ``whole``."""
     for key, value in tables.items():
         name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{name}.")
+        if isinstance(value, Mapping) and value and not whole(name, value):
+            yield from flatten(value, whole, f"{name}.")
         else:
             yield name, value

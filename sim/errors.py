@@ -21,6 +21,18 @@ class ScenarioError(HeadwayError):
     exit_code = 2
 
 
+class PluginError(HeadwayError):
+    """Somebody's own code can't be loaded, raised, or answered what can't be. The message has its file and line."""
+
+    exit_code = 2
+
+
+class EndlessPluginError(HeadwayError):
+    """Somebody's own code gave no answer in time. The message says where it was stopped."""
+
+    exit_code = 3
+
+
 class ResultError(HeadwayError):
     """A path can't be read as a result of ours (missing, cut short, another schema)."""
 

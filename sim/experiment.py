@@ -11,14 +11,14 @@ from sim.policies.admission import NeverFits
 from sim.policies.oddities import oddities
 from sim.policies.presets import PRESETS, resolve
 from sim.record.result import Result
-from sim.request import NEVER, Request, Status
+from sim.request import NEVER, Ints, Request, Status, Workload
 from sim.scenario import Scenario
 from sim.show import escape, shorten, show
 from sim.simulation import simulate
 from sim.spelling import nearest
 from sim.workload.build import build
 from sim.workload.measured import measure
-from sim.workload.told import rates_asked, text_of_asked, text_of_measured
+from sim.workload.told import rates_asked, text_of_asked, text_of_measured, what_arrives
 
 BOTH = ("fcfs", "chunked")
 """What ``--policy both`` means: the lesson's pair."""
@@ -104,7 +104,7 @@ def remarks(results: Sequence[Result]) -> Iterator[str]:
 
 
 def loads(plans: Sequence[Plan], results: Sequence[Result]) -> Iterator[str]:
-    """What each generated load was asked to be and what came, a line for each."""
+    """What each generated load was asked to be and what came, a line for each. Of sessions, it is about first turns."""
     runs_of: dict[str, list[tuple[Plan, Result]]] = {}
     for plan_, result in zip(plans, results, strict=False):
         if rates_asked(plan_.scenario.workload):
@@ -112,9 +112,16 @@ def loads(plans: Sequence[Plan], results: Sequence[Result]) -> Iterator[str]:
     for runs in runs_of.values():
         plan_, result = runs[0]
         whose = f" of {', '.join(plan_.name for plan_, _ in runs)}" if len(runs_of) > 1 else ""
-        asked = text_of_asked(plan_.scenario.workload)
-        came = text_of_measured(measure(result.record.workload.arrival_ns))
+        workload = plan_.scenario.workload
+        asked = text_of_asked(workload)
+        came = text_of_measured(measure(_by_themselves_ns(result.record.workload)), what_arrives(workload))
         yield f"load{whose}: asked {asked}; came {came}"
+
+
+def _by_themselves_ns(workload: Workload) -> Ints:
+    """When those arrived that no other request brought: no later turn, no second attempt."""
+    sending = workload.sending
+    return workload.arrival_ns if sending is None else workload.arrival_ns[sending.after == NEVER]
 
 
 def skipped(scenario: Scenario) -> Iterator[str]:

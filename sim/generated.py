@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import MISSING
 from dataclasses import fields as fields_of
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from sim import fields
 from sim.complaints import at
+from sim.own_keys import OpenTable, names_in
+from sim.registry import Registry
 from sim.show import show
 from sim.table import Table
 from sim.workload.arrivals import PROCESSES
@@ -16,6 +18,7 @@ from sim.workload.batches import ExactRate, Ticked
 from sim.workload.distribution import Distribution
 from sim.workload.law import Law
 from sim.workload.lengths import DISTRIBUTIONS, IN_MIXTURES
+from sim.workload.own_laws import OwnDistribution, OwnProcess
 from sim.workload.process import Process
 
 AnyLaw = TypeVar("AnyLaw", bound=Law)
@@ -28,10 +31,14 @@ Point = Annotated[tuple[fields.Instant, fields.Rate0], Field(strict=False)]
 GROWTHS = ("linear", "exponential")
 
 
-class Arrivals(Table):
+class Arrivals(OpenTable):
     """A law of arrivals, by its name, and its keys."""
 
-    process: Annotated[str, fields.one_of(PROCESSES), Field(json_schema_extra={"enum": list(PROCESSES)})] = Field(
+    names_by: ClassVar[str] = "process"
+    rows: ClassVar[Registry[Any]] = PROCESSES
+    besides: ClassVar[tuple[str, ...]] = ("tick_ms", "exact_rate")
+
+    process: Annotated[str, fields.one_of(PROCESSES), Field(json_schema_extra=names_in(PROCESSES))] = Field(
         description="The law of the arrivals.", examples=["poisson"]
     )
     rate_per_s: fields.Rate | None = Field(
@@ -121,14 +128,19 @@ class Arrivals(Table):
 
     @model_validator(mode="after")
     def _of_one_law(self) -> Self:
-        check_law(self, "process", PROCESSES, besides=("tick_ms", "exact_rate"))
+        if PROCESSES.source(self.process) is not None:
+            return self
+        check_law(self, "process", PROCESSES, besides=self.besides)
+        self.check_own()
+        return self
+
+    def check_own(self) -> None:
         if self.exact_rate and self.law.mean_rate_per_s is None:
             raise at("exact_rate", f"process {self.process} states no mean rate here")
-        return self
 
     @property
     def law(self) -> Process:
-        law = law_of(self, "process", PROCESSES)
+        law = law_of(self, "process", PROCESSES) if self.own is None else OwnProcess(*self.own)
         law = ExactRate(law) if self.exact_rate else law
         return law if self.tick_ms is None else Ticked(law, self.tick_ms)
 
@@ -190,12 +202,15 @@ class Component(LengthKeys):
         return law_of(self, "distribution", IN_MIXTURES)
 
 
-class Lengths(LengthKeys):
+class Lengths(OpenTable, LengthKeys):
     """A law of lengths, by its name, and its keys."""
 
-    distribution: Annotated[
-        str, fields.one_of(DISTRIBUTIONS), Field(json_schema_extra={"enum": list(DISTRIBUTIONS)})
-    ] = Field(description="The law of the lengths.", examples=["fixed"])
+    names_by: ClassVar[str] = "distribution"
+    rows: ClassVar[Registry[Any]] = DISTRIBUTIONS
+
+    distribution: Annotated[str, fields.one_of(DISTRIBUTIONS), Field(json_schema_extra=names_in(DISTRIBUTIONS))] = (
+        Field(description="The law of the lengths.", examples=["fixed"])
+    )
     components: Annotated[tuple[Component, ...], Numbers] | None = Field(
         default=None, description="mixture: the laws, each with its weight."
     )
@@ -212,12 +227,13 @@ class Lengths(LengthKeys):
 
     @model_validator(mode="after")
     def _of_one_law(self) -> Self:
-        check_law(self, "distribution", DISTRIBUTIONS)
+        if DISTRIBUTIONS.source(self.distribution) is None:
+            check_law(self, "distribution", DISTRIBUTIONS)
         return self
 
     @property
     def law(self) -> Distribution:
-        return law_of(self, "distribution", DISTRIBUTIONS)
+        return law_of(self, "distribution", DISTRIBUTIONS) if self.own is None else OwnDistribution(*self.own)
 
 
 def check_law(table: Table, kind: str, laws: Mapping[str, type[Law]], besides: tuple[str, ...] = ()) -> None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+Model = TypeVar("Model", bound=BaseModel)
 Path = tuple[str, ...]
 Keys = Mapping[Path, Mapping[str, FieldInfo]]
 """By table (``("workload", "requests")`` for each of a list), its keys as they are written."""
@@ -19,6 +20,15 @@ def tables(model: type[BaseModel], at: Path = ()) -> dict[Path, dict[str, FieldI
     for key, info in own.items():
         for inner in _models(info.annotation):
             found |= tables(inner, (*at, key))
+    return found
+
+
+def models(model: type[BaseModel], kind: type[Model], at: Path = ()) -> dict[Path, type[Model]]:
+    """Those tables of ``model`` that are of this kind, by where they stand."""
+    found = {at: model} if issubclass(model, kind) else {}
+    for key, info in model.model_fields.items():
+        for inner in _models(info.annotation):
+            found |= models(inner, kind, (*at, info.alias or key))
     return found
 
 

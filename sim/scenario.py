@@ -14,14 +14,17 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from sim import complaints, fields
 from sim.capacity import MODELS, Ledger, Shape
+from sim.clients import DURATION_KEYS, is_short, spelled_out
+from sim.device_keys import COSTS, LESSON, Device
 from sim.document import Document, flatten, parse, plain, put, read_text
 from sim.duplicates import duplicates
 from sim.errors import ScenarioError
-from sim.keys import settable, tables
+from sim.keys import Keys, is_list, models, settable, tables
+from sim.own_keys import OpenTable, own_fields
 from sim.schema import JsonSchema
 from sim.show import show, show_path
 from sim.table import Table
-from sim.tables import LESSON, Device, Fault, Kv, Model, Request, Run, Scheduler, Variant, Workload
+from sim.tables import Fault, Kv, Model, Request, Run, Scheduler, Variant, Workload
 from sim.traced import Trace
 
 __all__ = [
@@ -155,6 +158,11 @@ class Scenario(Table):
 
 KEYS = tables(Scenario)
 SETTABLE = settable(KEYS)
+OPEN = models(Scenario, OpenTable)
+"""The tables whose keys may be those of somebody's own thing."""
+
+LAW_KEYS = frozenset(("process", "distribution"))
+"""What a law is called by."""
 FIXED = ("schema", "name", "claim", "run.policies", "run.variants")
 """What a variant can't set: it is a variant of this scenario, and has no variants of its own."""
 
@@ -171,7 +179,7 @@ def load(
     checked, by dotted key; None takes a key away. ``known`` lists the names of a kind that this module can't know
     (``"policy"``, ``"composition"``, ``"format"``). ``ScenarioError`` has one line for each problem, at most 20.
     """
-    names = {kind: tuple(several) for kind, several in (known or {}).items()}
+    names = dict(known or {})
     if isinstance(source, Mapping):
         origin = Origin(_copied(source), complaints.Place("scenario"), None, names)
     else:
@@ -198,7 +206,7 @@ def _copied(source: Mapping[str, object]) -> Document:
 
 
 def _overridden(origin: Origin, overrides: Mapping[str, object]) -> Scenario:
-    changes = dict(flatten(overrides))
+    changes = dict(flatten(overrides, _is_value))
     place = replace(origin.place, overrides=origin.place.overrides | changes.keys())
     document = _changed(origin.document, changes, place)
     return _checked(replace(origin, document=document, place=place), place)
@@ -209,16 +217,36 @@ def _changed(original: Document, changes: Mapping[str, object], place: complaint
     problems = [
         complaints.Problem(_path(key), message, plain(value))
         for key, value in changes.items()
-        if (message := complaints.unknown_override(key, SETTABLE))
+        if (message := complaints.unknown_override(key, _settable()))
     ]
     if problems:
         raise complaints.scenario_error(problems, place)
     document: Document = plain(original)
     if any(key.split(".")[0] == "device" for key in changes):
-        document.setdefault("device", dict(LESSON))  # to change the device that it has, not to describe a new one
+        # the device that it has is to be changed, and no new one described; unless the new one is somebody's own
+        is_own = COSTS.source(str(changes.get("device.cost"))) is not None
+        document.setdefault("device", {} if is_own else dict(LESSON))
+    for law in DURATION_KEYS:
+        stands = complaints.look_up(document, _path(law))
+        if is_short(stands) and any(key.startswith(f"{law}.") for key in changes):
+            put(document, law, spelled_out(stands))  # to change the law that the number stands for
     for key, value in changes.items():
         put(document, key, value)
     return document
+
+
+def _settable() -> dict[str, bool]:
+    """Every dotted key that can be set, those of somebody's own things included."""
+    own = {(*at, key): is_list(info) for at, table in OPEN.items() if ".".join(at) in SETTABLE
+           for name in table.rows.own for key, info in table.rows[name].table.model_fields.items()}  # fmt: skip
+    return SETTABLE | {".".join(path): as_list for path, as_list in own.items()}
+
+
+def _keys_at(path: tuple[str | int, ...], document: Document) -> Keys:
+    """The keys of all tables; of the one at ``path`` those that it has as it stands."""
+    at = complaints.names(path)
+    fields_there = own_fields(OPEN[at], complaints.look_up(document, path)) if at in OPEN else None
+    return KEYS if fields_there is None else {**KEYS, at: fields_there}
 
 
 def _variant(origin: Origin, index: int) -> Scenario:
@@ -227,7 +255,7 @@ def _variant(origin: Origin, index: int) -> Scenario:
     run = document["run"]
     written = run.pop("variants")[index]
     run.pop("policies", None)
-    changes = dict(flatten(written.get("set", {})))
+    changes = dict(flatten(written.get("set", {}), _is_value))
     place = replace(
         origin.place, overrides=frozenset(changes), variant=written["name"], within=("run", "variants", index)
     )
@@ -248,7 +276,7 @@ def _checked(origin: Origin, place: complaints.Place) -> Scenario:
     try:
         scenario = Scenario.model_validate(document, context=origin.known)
     except ValidationError as error:
-        problems += complaints.of_validation(error, document, KEYS)
+        problems += complaints.of_validation(error, document, lambda path: _keys_at(path, document))
     if problems:
         raise complaints.scenario_error(problems, place)
     scenario._origin = origin  # noqa: SLF001 (this is the one who makes scenarios)
@@ -265,6 +293,11 @@ def _check_variants(scenario: Scenario, origin: Origin) -> None:
             lines.extend(error.args)
     if lines:
         raise ScenarioError(*lines)
+
+
+def _is_value(key: str, table: Mapping[str, object]) -> bool:
+    """Whether a table is set as a whole: it names its law, whose keys are no other's, or its keys are the user's."""
+    return key in SETTABLE and (_path(key) not in KEYS or not LAW_KEYS.isdisjoint(table))
 
 
 def _path(key: str) -> tuple[str, ...]:

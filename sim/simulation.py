@@ -15,7 +15,7 @@ import simpy
 from simpy import Environment, Event
 
 from sim.clock import instant_ns
-from sim.costs.linear import LinearCost
+from sim.costs.own import cost_of
 from sim.engine.build import memory_of
 from sim.engine.cycle import UNBOUNDED
 from sim.engine.device import Device
@@ -25,10 +25,11 @@ from sim.engine.scheduler import Parts, Scheduler, Switches
 from sim.engine.state import Rules
 from sim.engine.swap import Swap
 from sim.errors import LimitError, StalledError
+from sim.names import brought, files_of
 from sim.policies.admission import NeverFits
 from sim.policies.given import Given, given_of
 from sim.policies.orders import queue_of, shifts, urgency_of
-from sim.policies.presets import Choice, KvAxes, compose, resolve
+from sim.policies.presets import COMPOSITIONS, Choice, KvAxes, compose, resolve
 from sim.policies.victims import VICTIMS
 from sim.record.check import check_tokens
 from sim.record.kept import of_requests
@@ -83,7 +84,7 @@ def simulate(
             scenario=scenario.document,
             resolved=resolved(scenario, choice),
             settings=settings(scenario, choice),
-            provenance=provenance(scenario, workload, trace_sha256),
+            provenance=provenance(scenario, choice, workload, trace_sha256),
             record=replica.record(0 if choice.kv is None else choice.kv.block_tokens),
             work=work,
             incomplete=incomplete,
@@ -97,6 +98,8 @@ def simulate(
         replica.end()
         error.result = result(str(error))
         raise
+    except StalledError as error:
+        raise StalledError(*error.args, *(f"under {each}" for each in brought(scenario, choice))) from None
     return result()
 
 
@@ -121,7 +124,7 @@ class Replica:
         self._horizon_ns = None if scenario.run.horizon_ms is None else instant_ns(scenario.run.horizon_ms)
         self._faults = faults.schedule(scenario)
         self._swap = Swap(0 if kv is None or kv.preemption != "swap" else kv.swap_blocks)
-        cost = LinearCost.of(scenario.device, Decimal(0) if scenario.kv is None else scenario.kv.swap_ms_per_block)
+        cost = cost_of(scenario.device, Decimal(0) if scenario.kv is None else scenario.kv.swap_ms_per_block)
         memory = memory_of(self._env, kv, workload)
         given = given_of(axes, scenario.run.seed, workload, cost, memory.cached)
         parts = Parts(
@@ -136,8 +139,9 @@ class Replica:
         quiet_from_ns = max(
             self._faults.last_ns, int(max(workload.arrival_ns.max(initial=0), workload.cancel_ns.max(initial=0)))
         )
-        liveness = Liveness(0 if kv is None else kv.blocks * kv.block_tokens, quiet_from_ns)
-        observers = [*([limits] if limits.any else []), self.log, self._countdown, *([] if kv is None else [liveness])]
+        liveness = Liveness(_most_tokens(kv, workload), quiet_from_ns)
+        can_circle = kv is not None or COMPOSITIONS.source(axes.composition) is not None
+        observers = [*([limits] if limits.any else []), self.log, self._countdown, *([liveness] if can_circle else [])]
         device = Device(self._env, cost, self._faults.troubles)
         self._scheduler = Scheduler(self._env, device, parts, [*observers, *monitors], switches)
         self._clients: Clients | None = None
@@ -208,6 +212,13 @@ class Replica:
         ]
 
 
+def _most_tokens(kv: KvAxes | None, workload: Workload) -> int:
+    """Tokens that can be computed at once."""
+    if kv is not None:
+        return kv.blocks * kv.block_tokens
+    return int((workload.prompt_tokens + workload.samples * workload.output_tokens).sum())
+
+
 def _rules(kv: KvAxes | None, given: Given) -> Rules:
     axes, name = given.axes, "auto" if kv is None else kv.victim
     if name == "auto":
@@ -239,7 +250,7 @@ def settings(scenario: Scenario, choice: Choice) -> dict[str, Any]:
     tables = {
         "scheduler": {"policy": scenario.scheduler.policy, **axes.document()},
         "kv": {**pool, **_pool_costs(scenario)},
-        "device": scenario.device.model_dump(),
+        "device": scenario.device.all_values(),
         "run": scenario.run.model_dump(exclude={"policies", "variants"}),
     }
     return {f"{table}.{key}": value for table, row in tables.items() for key, value in row.items()}
@@ -271,8 +282,9 @@ def _make_absolute(value: Any, folder: Path) -> None:
             _make_absolute(each, folder)
 
 
-def provenance(scenario: Scenario, workload: Workload, trace_sha256: str | None) -> dict[str, Any]:
+def provenance(scenario: Scenario, choice: Choice, workload: Workload, trace_sha256: str | None) -> dict[str, Any]:
     """What else the result depends on, and where its requests came from."""
+    files = files_of(brought(scenario, choice))
     return {
         "version": VERSION,
         "seed": scenario.run.seed,
@@ -281,4 +293,5 @@ def provenance(scenario: Scenario, workload: Workload, trace_sha256: str | None)
         "numpy": np.__version__,
         "workloadSha256": workload.sha256(),
         "traceSha256": trace_sha256,
+        **({"plugins": files} if files else {}),
     }

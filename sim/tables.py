@@ -196,41 +196,6 @@ class Workload(Table):
         return self
 
 
-class Device(Table):
-    """What a job costs. Of the costs that a ``[device]`` table leaves out, each is 0."""
-
-    cost: Literal["linear"] = Field(default="linear", description="The cost model.")
-    job_ms: fields.Cost = Field(default=Decimal(0), description="Cost of every job, in ms.")
-    prefill_ms_per_token: fields.Cost = Field(
-        default=Decimal(0), description="Cost of each prompt token of a job, in ms."
-    )
-    decode_ms_per_batch: fields.Cost = Field(
-        default=Decimal(0), description="Cost of decoding anything in a job, in ms, once."
-    )
-    decode_ms_per_request: fields.Cost = Field(
-        default=Decimal(0), description="Cost of each decoding request of a job, in ms."
-    )
-    context_ms_per_token: fields.Cost = Field(
-        default=Decimal(0),
-        description="Cost of each token of context that a job's decodes read (their own included), in ms.",
-    )
-
-    @model_validator(mode="after")
-    def _takes_time(self) -> Self:
-        costs = [self.job_ms, self.prefill_ms_per_token, self.decode_ms_per_batch]
-        if not any([*costs, self.decode_ms_per_request, self.context_ms_per_token]):
-            raise PydanticCustomError("no_cost", "every cost is 0, so that no job takes any time; at least one above 0")
-        return self
-
-
-LESSON: dict[str, object] = {
-    "job_ms": Decimal("0.25"),
-    "prefill_ms_per_token": Decimal(1),
-    "decode_ms_per_batch": Decimal(1),
-}
-"""The lesson's device: the one that a scenario without a ``[device]`` table has."""
-
-
 class Ageing(Table):
     """When a request that waits goes before all others: so long after it came, or passed over so often."""
 

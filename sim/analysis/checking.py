@@ -20,7 +20,7 @@ from sim.analysis import checks_swaps as swaps
 from sim.analysis import checks_system as system
 from sim.analysis.checks_tables import SOUND as SOUND_TABLES
 from sim.analysis.claims import Claims, columns_of
-from sim.analysis.course import COUNTED, Course
+from sim.analysis.course import COUNTED, VICTIM, Course, beyond
 from sim.analysis.ends import CourseEnds, Ends
 from sim.analysis.facts import Facts
 from sim.analysis.findings import Difference, Report
@@ -29,6 +29,8 @@ from sim.analysis.timetable import Timetable
 from sim.analysis.told_ends import ToldEnds
 from sim.errors import ResultError
 from sim.policies.presets import KvAxes, resolve
+from sim.policies.victims import VICTIMS
+from sim.record.again.rules import victim_rule
 from sim.record.json_read import contradictions, scenario_of, scenarios_of_run, workload_of
 from sim.record.json_shape import Heading, Provenance, Run, shaped
 from sim.record.json_tables import read as tables_of
@@ -202,8 +204,11 @@ def workload_differs(scenario: Scenario, ids: Sequence[str]) -> list[Difference]
 
 
 def check_claims(claims: Claims, report: Report) -> None:
-    """Every check that the claims allow."""
+    """Every check that the claims allow. ``ResultError``: a plug-in is another than the one that it was made with."""
     where = claims.where
+    others = list(origin.other_plugins(claims))
+    if others:
+        raise ResultError(*others)
     sound = all(report.run(name, check(claims), where) for name, check in SOUND.items())
     for name, check in ORIGIN.items():
         report.run(name, check(claims), where)
@@ -222,15 +227,27 @@ def check_claims(claims: Claims, report: Report) -> None:
         checks |= {name: check(facts) for name, check in OF_CLIENTS.items()}
     if claims.run is not None:
         checks["tokens leave at the ends of their jobs"] = lists.token_times(facts, claims.run)
-    if claims.plain:
-        checks |= _plain(facts)
-    elif claims.run is None and facts.jobs > MOST_JOBS_AGAIN and not report.every_decision:
-        report.left_out.append(f"{where}every decision is made again: {facts.jobs:,} jobs; {_limit()}")
-        checks |= _not_decided_again(facts, stays)
-    else:
-        checks |= _decided_again(facts, stays)
+    checks |= _of_decisions(facts, stays, report)
     for name, differences in checks.items():
         report.run(name, differences, where)
+
+
+def _of_decisions(facts: Facts, stays: Stays, report: Report) -> dict[str, Iterable[Difference]]:
+    """What can be said of who goes first: all of it, but where only a plug-in knows its rule, or it takes too long."""
+    claims = facts.claims
+    if claims.plain:
+        return _plain(facts)
+    again, own = f"{claims.where}every decision is made again", beyond(claims)
+    if own is not None:
+        report.left_out.append(f"{again}: {own} is a plug-in's, whose rule only it knows")
+        return _not_decided_again(facts, stays)
+    if claims.run is None and facts.jobs > MOST_JOBS_AGAIN and not report.every_decision:
+        report.left_out.append(f"{again}: {facts.jobs:,} jobs; {_limit()}")
+        return _not_decided_again(facts, stays)
+    rule = victim_rule(claims.axes, claims.kv)
+    if VICTIMS.source(rule) is not None:
+        report.left_out.append(f"{claims.where}{VICTIM}: victim {show(rule)} is a plug-in's, whose rule only it knows")
+    return _decided_again(facts, stays)
 
 
 def _where_it_applies(facts: Facts, stays: Stays) -> dict[str, Iterable[Difference]]:

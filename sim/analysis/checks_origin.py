@@ -11,6 +11,7 @@ from sim.analysis.checks_tables import time
 from sim.analysis.claims import Claims
 from sim.analysis.exact import whole_ns
 from sim.analysis.findings import Difference, Value
+from sim.names import brought
 from sim.request import NEVER, Ints, Workload
 from sim.scenario import Request, Scenario
 from sim.show import show
@@ -62,6 +63,20 @@ def provenance(claims: Claims) -> Iterator[Difference]:
         digest = _digest(claims.record.workload, is_trace=is_trace)
     if given.workload_sha256 != digest:
         yield Difference("provenance, workloadSha256", digest, given.workload_sha256)
+
+    listed = [file.file for file in given.plugins]
+    for each in brought(scenario, claims.choice):
+        if each.source.name not in listed:
+            yield Difference(f"provenance, plugins, of {each.kind} {show(each.name)}", each.source.name, None)
+
+
+def other_plugins(claims: Claims) -> Iterator[str]:
+    """The plug-ins given that are not those that the run was made with."""
+    made_with = {} if claims.provenance is None else {file.file: file.sha256 for file in claims.provenance.plugins}
+    for each in brought(claims.scenario, claims.choice):
+        digest = made_with.get(each.source.name)
+        if None not in (digest, each.source.sha256) and digest != each.source.sha256:
+            yield f"{each}: not the file that this was made with, which had sha256 {digest}; give that one"
 
 
 def same_load(first: Scenario, other: Scenario) -> bool:

@@ -3,18 +3,20 @@
 from collections.abc import Iterable, Sequence
 
 from sim.analysis.checks_tables import time
+from sim.analysis.claims import Claims
 from sim.analysis.exact import whole_ns
 from sim.analysis.facts import Facts
 from sim.analysis.findings import Difference, Value
 from sim.analysis.told import Row, Told, planned_end_ns, planned_work
 from sim.engine.plan import Blocked, Kind, Loss
+from sim.record.again.orders import KEYS
 from sim.record.again.rules import RULES, VICTIMS, victim_rule
 from sim.record.again.server import OffTheRecordError, Planned
 from sim.record.again.walk import Decision, Ended, Walk
 from sim.record.json_shape import Run
 from sim.record.tables import DECODE
 from sim.request import NEVER, Status
-from sim.show import escape
+from sim.show import escape, show
 
 STARTS = "jobs start at the earliest moment"
 VICTIM = "victims are those of the rule"
@@ -34,6 +36,14 @@ END = "the record goes to the end"
 ALWAYS = (STARTS, ROOM, KEPT_OUT, TURN, COPIES, DECISION, LOSSES, CACHED, COUNTED, FREE, BLOCKED, END)
 
 
+def beyond(claims: Claims) -> str | None:
+    """What of a run somebody brought, so that nobody here can say what it should decide; None: nothing."""
+    axes = claims.axes
+    if axes.composition not in RULES:
+        return f"composition {show(axes.composition)}"
+    return f"order {show(axes.order)}" if axes.order not in KEYS else None
+
+
 class Course:
     """What each check of the decisions found. It ends with the first decision that is another than the policy's.
 
@@ -45,9 +55,6 @@ class Course:
         self.ends: list[Ended] | None = None
         self.found: dict[str, list[Difference]] = {check: [] for check in ALWAYS}
         claims = facts.claims
-        if claims.axes.composition not in RULES:  # somebody's own: what it should decide, only they know
-            self.found = {}
-            return
         if victim_rule(claims.axes, claims.kv) in VICTIMS:
             self.found[VICTIM] = []
         if run is not None:

@@ -45,6 +45,12 @@ class Damaged:
         requests: list[Json] = self.run["requests"]
         return requests
 
+    def cost_ms(self, name: str) -> Decimal:
+        """A cost of the linear device; there is nothing to damage where the device is another."""
+        if self.run["settings"]["device.cost"] != "linear":
+            raise NothingToDamageError
+        return number(self.run["settings"][f"device.{name}"])
+
     def finished(self) -> Iterator[Json]:
         return (row for row in self.requests if row["status"] == "finished")
 

@@ -111,6 +111,7 @@ def changed_settings(d: Damaged) -> None:
 
 def changed_device(d: Damaged) -> None:
     """The scenario's device changed after the run, with everything that is recorded of it."""
+    d.cost_ms("job_ms")
     device = d.document["scenario"].get("device")
     if not device or "job_ms" not in device:
         device = {"job_ms": "0.25", "prefill_ms_per_token": 1, "decode_ms_per_batch": 1}

@@ -76,7 +76,7 @@ def chunk_over_limit(d: Damaged) -> None:
     """A limit forgotten in one place: a chunk takes one token more than it may, the next one token less."""
     if d.run["settings"]["scheduler.composition"] != "alternate":
         raise NothingToDamageError
-    cost = number(d.run["settings"]["device.prefill_ms_per_token"])
+    cost = d.cost_ms("prefill_ms_per_token")
     pairs = list(d.items("prefill"))
     (first, more), (second, less) = pick((a, b) for a, b in pairwise(pairs)
                                          if a[1]["id"] == b[1]["id"] and b[1]["tokens"] > 1)  # fmt: skip

@@ -37,7 +37,7 @@ def lost_reference(d: Damaged) -> None:
 def over_hit(d: Damaged) -> None:
     """A hit on a block that nobody has computed: of a prompt one block more is taken for cached."""
     size = d.run["settings"]["kv.block_tokens"]
-    cost = number(d.run["settings"]["device.prefill_ms_per_token"])
+    cost = d.cost_ms("prefill_ms_per_token")
     if not d.run["settings"]["kv.prefix_cache"]:
         raise NothingToDamageError
     event, item = pick((event, item) for event, item, joins in _first_chunks(d) if joins and item["tokens"] > size)
@@ -89,7 +89,7 @@ def resume_forgets_output(d: Damaged) -> None:
     row = pick(row for row in d.finished() if row["preemptions"] and _resumes(d, row))
     event, item = _resumes(d, row)[0]
     item["tokens"] -= 1
-    cost = number(d.run["settings"]["device.prefill_ms_per_token"])
+    cost = d.cost_ms("prefill_ms_per_token")
     event["endMs"] = number(event["endMs"]) - cost
     shift(d.events[event["job"] + 1 :], -cost)
     d.rebuild()
@@ -99,7 +99,7 @@ def swap_not_charged(d: Damaged) -> None:
     """Copies that take no time: a swap job costs no more than any other."""
     per_block = number(d.run["settings"]["kv.swap_ms_per_block"] or 0)
     event = pick(event for event in d.events if event["kind"] == "swap" and per_block)
-    saved = duration(event) - number(d.run["settings"]["device.job_ms"])
+    saved = duration(event) - d.cost_ms("job_ms")
     event["endMs"] = number(event["endMs"]) - saved
     shift(d.events[event["job"] + 1 :], -saved)
     d.rebuild()

@@ -11,6 +11,7 @@ from sim.engine.queue import Key, Queue
 from sim.engine.span import Decision
 from sim.engine.state import Rules, Running, State
 from sim.engine.swap import Swap
+from sim.engine.way import fewest
 from sim.errors import InvariantError
 from sim.request import NEVER, Request
 
@@ -110,7 +111,10 @@ class Cycle:
         """Let a waiting request join ``running``, with memory for its next ``tokens`` tokens, without work yet."""
         if request.ended or request.index in self._state.running or request.index in self._swap.out:
             raise InvariantError(f"a policy admits {request!r}, which does not wait")
-        return self._admit(request, self._memory.cached(request), tokens, scheduled=False)
+        cached = self._memory.cached(request)
+        if tokens.__class__ is not int or not 1 <= tokens <= request.known - cached:
+            self._refuse(request, tokens, request.known - cached)
+        return self._admit(request, cached, tokens, scheduled=False)
 
     def prefill(self, request: Request, tokens: int) -> bool:
         """Schedule the next ``tokens`` prompt tokens of a running or waiting request; nobody makes room for it."""
@@ -130,7 +134,7 @@ class Cycle:
 
     def _prefill_waiting(self, request: Request, tokens: int) -> bool:
         cached = self._memory.cached(request)
-        if not 1 <= tokens <= request.known - cached:
+        if tokens.__class__ is not int or not 1 <= tokens <= request.known - cached:
             self._refuse(request, tokens, request.known - cached)
         if tokens > self.budget:
             self._blocked = Blocked.BUDGET
@@ -145,6 +149,9 @@ class Cycle:
     def extend(self, request: Request, tokens: int) -> bool:
         """Schedule the next ``tokens`` tokens of a running request; victims make room, at last the request itself."""
         self._expect(request, tokens)
+        if tokens > self.budget:
+            left = f"{self.budget} are left of the budget"
+            raise InvariantError(f"a policy schedules {tokens} tokens of {request!r}, {left}")
         if request.index in self._state.cohort.members:
             self._state.cohort.dissolve()  # its members are asked one by one
         upto, memory = request.computed + tokens, self._memory
@@ -354,18 +361,12 @@ class Cycle:
         Nobody leaves who joined in this very cycle.
         """
         joined = [admission.request for admission in self._admitted]
-        less = [
-            other for other in self._state.running.values() if self._is_before(request, other) and other not in joined
-        ]
+        running = self._state.running.values()
+        less = [other for other in running if other not in joined and self._is_before(request, other)]
         less.sort(key=self._rank, reverse=True)
-        most = next((n for n in range(1, len(less) + 1) if self._fits_without(request, upto, less[:n])), None)
-        if most is None:
+        leaving = fewest(less, lambda leaving: self._fits_without(request, upto, leaving))
+        if leaving is None:
             return False
-        leaving = less[:most]
-        for spared in less[: most - 1][::-1]:
-            others = [other for other in leaving if other is not spared]
-            if self._fits_without(request, upto, others):
-                leaving = others
         for other in leaving:
             self._evict(other)
         self._made_way += leaving
@@ -445,7 +446,8 @@ class Cycle:
 
     def _expect(self, request: Request, tokens: int) -> None:
         rest = request.rest
-        if request.turn == self._turn or not 1 <= tokens <= rest or self._is_stepped(request):
+        right = tokens.__class__ is int and 1 <= tokens <= rest
+        if request.turn == self._turn or not right or self._is_stepped(request):
             self._refuse(request, tokens, rest)
 
     def _refuse(self, request: Request, tokens: int, rest: int) -> NoReturn:

@@ -2,7 +2,8 @@
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sim.request import Request
@@ -117,27 +118,23 @@ class KeyedQueue:
         return (*self._key(request), request.arrival_ns, request.index)
 
 
-class Ranking(Protocol):
-    """An order that moves. Its keys are asked for whenever somebody looks at the queue."""
+@dataclass
+class Moment:
+    """What changes by itself: when the decision under way began, and how many were admitted from the queue so far."""
 
-    def settle(self, now_ns: int, waiting: Collection[Request], newcomers: Sequence[Request]) -> None:
-        """A decision begins. Of those who wait, ``newcomers`` have joined the queue since the last one."""
-
-    def key(self, request: Request) -> Key: ...
-
-    def taken(self, request: Request, waiting: Collection[Request]) -> None:
-        """It is admitted; the others stay behind."""
+    now_ns: int = 0
+    admissions: int = 0
 
 
 class MovingQueue:
-    """The smallest key first, the keys being those of the moment; looked for anew after each admission."""
+    """The smallest key first, the keys being those of the moment: asked for anew whenever that has changed."""
 
     moves = True
 
-    def __init__(self, ranking: Ranking) -> None:
-        self._ranking = ranking
+    def __init__(self, key: Callable[[Request], Key], moment: Moment) -> None:
+        self._key = key
+        self._moment = moment
         self._waiting: dict[int, Request] = {}
-        self._newcomers: list[Request] = []
         self._head: Request | None = None
 
     def __len__(self) -> int:
@@ -154,31 +151,33 @@ class MovingQueue:
 
     def add(self, request: Request) -> None:
         self._waiting[request.index] = request
-        self._newcomers.append(request)
         self._head = None
 
     put_back = add
 
     def take(self, request: Request) -> None:
         self.remove(request)
-        self._ranking.taken(request, self._waiting.values())
+        self._moment.admissions += 1
 
     def remove(self, request: Request) -> None:
         del self._waiting[request.index]
         self._head = None
 
     def settle(self, now_ns: int) -> None:
-        newcomers = [request for request in self._newcomers if request.index in self._waiting]
-        self._ranking.settle(now_ns, self._waiting.values(), newcomers)
-        self._newcomers.clear()
+        self._moment.now_ns = now_ns
         self._head = None
 
     def _ranked(self, request: Request) -> Key:
-        return (*self._ranking.key(request), request.arrival_ns, request.index)
+        return (*self._key(request), request.arrival_ns, request.index)
+
+
+def age(request: Request) -> tuple[int, int]:
+    """By what ties are broken everywhere: the smallest is the oldest."""
+    return request.arrival_ns, request.index
 
 
 def _comes_after(waiting: Request, newcomer: Request) -> bool:
     """Whether ``waiting`` is a newcomer too (never admitted) whose place is behind that of ``newcomer``."""
     if waiting.admitted_before:
         return False
-    return (waiting.arrival_ns, waiting.index) > (newcomer.arrival_ns, newcomer.index)
+    return age(waiting) > age(newcomer)

@@ -2,7 +2,7 @@
 
 from sim.engine.kv import blocks_for
 from sim.policies.orders import makes_way
-from sim.policies.presets import BUDGETED, Axes, KvAxes
+from sim.policies.presets import Axes, KvAxes, fills_up
 from sim.request import Request
 
 
@@ -50,14 +50,14 @@ class NeverFits:
             return None
         if request.samples > budget:
             return f"{request.samples} samples decode at once, token_budget is {budget}"
-        fills_up = self._axes.composition in BUDGETED
-        if self._axes.chunked_prefill and fills_up:
+        whole_budget = fills_up(self._axes.composition)
+        if self._axes.chunked_prefill and whole_budget:
             return None
         emitted = request.samples * (request.output_tokens - 1) if self._loses_memory else 0
         longest = request.prompt_tokens + emitted
-        bound = self._axes.long_prefill_tokens if fills_up else 0
+        bound = self._axes.long_prefill_tokens if whole_budget else 0
         tokens = min(longest, bound) if bound else longest
         if tokens <= budget:
             return None
-        why = "chunked_prefill is false" if fills_up else f"composition {self._axes.composition} cuts no prefill"
+        why = "chunked_prefill is false" if whole_budget else f"composition {self._axes.composition} cuts no prefill"
         return f"a prefill of {longest} tokens in one job, token_budget is {budget} and {why}"

@@ -1,60 +1,140 @@
 """Ageing: whoever has waited long enough, or was passed over often enough, comes before all who have not.
 
-So an order in which somebody could wait for ever starves nobody: behind the bound it is first come, first served.
+So an order in which somebody could wait for ever starves nobody: beyond the bound it is first come, first served.
 """
 
-from collections.abc import Collection, Sequence
+from bisect import insort
+from collections.abc import Iterator
 
-from sim.engine.queue import Key, Ranking
+from sim.engine.queue import Queue, age
 from sim.request import Request
 
 
-class AgedByTime:
-    """``value_ns`` after its arrival a request goes first."""
+class Aged:
+    """A queue in which some are overdue: they come first, the oldest of them before the others."""
 
-    def __init__(self, ranking: Ranking, value_ns: int) -> None:
-        self._ranking = ranking
+    moves = True
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._overdue: list[Request] = []
+        """Oldest first."""
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def __iter__(self) -> Iterator[Request]:
+        yield from self._overdue
+        yield from (request for request in self._queue if request not in self._overdue)
+
+    @property
+    def head(self) -> Request | None:
+        return self._overdue[0] if self._overdue else self._queue.head
+
+    def add(self, request: Request) -> None:
+        self._queue.add(request)
+
+    def put_back(self, request: Request) -> None:
+        self._queue.put_back(request)
+
+    def take(self, request: Request) -> None:
+        self._leave(request)
+        self._queue.take(request)
+
+    def remove(self, request: Request) -> None:
+        self._leave(request)
+        self._queue.remove(request)
+
+    def settle(self, now_ns: int) -> None:
+        self._queue.settle(now_ns)
+
+    def _leave(self, request: Request) -> None:
+        if request in self._overdue:
+            self._overdue.remove(request)
+
+
+class AgedByTime(Aged):
+    """``value_ns`` after its arrival a request is overdue."""
+
+    def __init__(self, queue: Queue, value_ns: int) -> None:
+        super().__init__(queue)
         self._value_ns = value_ns
+        self._in_time: list[Request] = []
+        """Oldest first."""
         self._now_ns = 0
 
-    def settle(self, now_ns: int, waiting: Collection[Request], newcomers: Sequence[Request]) -> None:
+    def add(self, request: Request) -> None:
+        super().add(request)
+        self._enter(request)
+
+    def put_back(self, request: Request) -> None:
+        super().put_back(request)
+        self._enter(request)
+
+    def settle(self, now_ns: int) -> None:
+        super().settle(now_ns)
         self._now_ns = now_ns
-        self._ranking.settle(now_ns, waiting, newcomers)
+        due = 0
+        while due < len(self._in_time) and self._is_due(self._in_time[due]):
+            insort(self._overdue, self._in_time[due], key=age)
+            due += 1
+        del self._in_time[:due]
 
-    def key(self, request: Request) -> Key:
-        if self._now_ns - request.arrival_ns >= self._value_ns:
-            return (0,)
-        return (1, *self._ranking.key(request))
+    def _enter(self, request: Request) -> None:
+        insort(self._overdue if self._is_due(request) else self._in_time, request, key=age)
 
-    def taken(self, request: Request, waiting: Collection[Request]) -> None:
-        self._ranking.taken(request, waiting)
+    def _is_due(self, request: Request) -> bool:
+        return self._now_ns - request.arrival_ns >= self._value_ns
+
+    def _leave(self, request: Request) -> None:
+        (self._overdue if request in self._overdue else self._in_time).remove(request)
 
 
-class AgedByPasses:
-    """After ``most`` admissions of requests that came later, a request goes first (SGLang bounds ``lpm`` so).
+class AgedByPasses(Aged):
+    """After ``most`` admissions of requests that came later, a request is overdue (SGLang bounds ``lpm`` so).
 
     An admission passes those who waited when its decision began.
     """
 
-    def __init__(self, ranking: Ranking, most: int) -> None:
-        self._ranking = ranking
+    def __init__(self, queue: Queue, most: int) -> None:
+        super().__init__(queue)
         self._most = most
         self._passes: dict[int, int] = {}
-        """Of those who waited when the decision began, and since they joined the queue."""
+        """Of those who waited when the decision began, since they joined the queue."""
+        self._newcomers: list[Request] = []
+        self._waiting: dict[int, Request] = {}
 
-    def settle(self, now_ns: int, waiting: Collection[Request], newcomers: Sequence[Request]) -> None:
-        self._passes.update((request.index, 0) for request in newcomers)
-        self._ranking.settle(now_ns, waiting, newcomers)
+    def add(self, request: Request) -> None:
+        super().add(request)
+        self._enter(request)
 
-    def key(self, request: Request) -> Key:
-        if self._passes.get(request.index, 0) >= self._most:
-            return (0,)
-        return (1, *self._ranking.key(request))
+    def put_back(self, request: Request) -> None:
+        super().put_back(request)
+        self._enter(request)
 
-    def taken(self, request: Request, waiting: Collection[Request]) -> None:
-        self._ranking.taken(request, waiting)
-        self._passes.pop(request.index, None)
-        came = (request.arrival_ns, request.index)
-        for other in waiting:
-            if other.index in self._passes and (other.arrival_ns, other.index) < came:
-                self._passes[other.index] += 1
+    def settle(self, now_ns: int) -> None:
+        super().settle(now_ns)
+        for request in self._newcomers:
+            self._waiting[request.index], self._passes[request.index] = request, 0
+        self._newcomers.clear()
+
+    def _enter(self, request: Request) -> None:
+        self._newcomers.append(request)
+        if not self._most:
+            insort(self._overdue, request, key=age)
+
+    def take(self, request: Request) -> None:
+        super().take(request)
+        came = age(request)
+        for index, other in self._waiting.items():
+            if age(other) < came:
+                self._passes[index] += 1
+                if self._passes[index] == self._most:
+                    insort(self._overdue, other, key=age)
+
+    def _leave(self, request: Request) -> None:
+        super()._leave(request)
+        if self._waiting.pop(request.index, None) is None:
+            self._newcomers.remove(request)
+        else:
+            del self._passes[request.index]

@@ -1,25 +1,32 @@
 """Orders that are fair to tenants: each gets its share of the server, however much it asks for."""
 
 from bisect import insort
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from sim.engine.queue import Key
+from sim.engine.queue import age
 from sim.policies.given import Given
 from sim.request import Request
 
 
-class Counters:
+class FairShares:
     """The virtual token counter (Sheng et al., OSDI '24): next comes the tenant that was served least, by its weight.
 
     A tenant's service is ``prompt_token_weight`` for each prompt token, when a request is first admitted, and
     ``output_token_weight`` for each token that it emits. What is computed again is no service. A tenant that comes back
-    to the queue is lifted to the least of those who wait there, or, if nobody does, to the one who left it last.
+    to the queue is lifted to the least of those who wait there, or, if nobody does, to the one who left it last. Each
+    tenant's requests are served as they came.
     """
+
+    moves = True
 
     def __init__(self, given: Given) -> None:
         self._given = given
+        self._lines: dict[str, list[Request]] = {}
+        """Those who wait, by tenant, oldest first."""
+        self._newcomers: dict[str, None] = {}
+        """Tenants that nobody waited of when the last decision began, in the order in which they came."""
         self._lifts: dict[str, Fraction] = {}
         self._ended: dict[str, int] = {}
         """Service of requests that have ended, by tenant."""
@@ -28,59 +35,83 @@ class Counters:
         self._counters: dict[str, Fraction] = {}
         self._left_last: str | None = None
 
-    def settle(self, now_ns: int, waiting: Collection[Request], newcomers: Sequence[Request]) -> None:
-        self._count()
-        new = {request.index for request in newcomers}
-        here = {request.spec.tenant for request in waiting if request.index not in new}
-        for request in sorted(newcomers, key=_age):
-            tenant = request.spec.tenant
-            if tenant not in here:
-                self._lift(tenant, here)
-                here.add(tenant)
+    def __len__(self) -> int:
+        return sum(map(len, self._lines.values()))
 
-    def key(self, request: Request) -> Key:
-        return (self._counters.get(request.spec.tenant, Fraction(0)),)
+    def __iter__(self) -> Iterator[Request]:
+        counter = self._counter
+        waiting = (request for line in self._lines.values() for request in line)
+        return iter(sorted(waiting, key=lambda request: (counter(request.spec.tenant), *age(request))))
 
-    def taken(self, request: Request, waiting: Collection[Request]) -> None:
+    @property
+    def head(self) -> Request | None:
+        first = (line[0] for line in self._lines.values())
+        return min(first, key=lambda request: (self._counter(request.spec.tenant), *age(request)), default=None)
+
+    def add(self, request: Request) -> None:
+        tenant = request.spec.tenant
+        if tenant not in self._lines:
+            self._lines[tenant] = []
+            self._newcomers[tenant] = None
+        insort(self._lines[tenant], request, key=age)
+
+    put_back = add
+
+    def take(self, request: Request) -> None:
         tenant = request.spec.tenant
         if request.index not in self._served:
             self._served[request.index] = request
-            self._add(tenant, self._given.axes.prompt_token_weight * request.prompt_tokens)
-        if all(other.spec.tenant != tenant for other in waiting):
+            self._count(tenant, self._given.axes.prompt_token_weight * request.prompt_tokens)
+        self.remove(request)
+        if tenant not in self._lines:
             self._left_last = tenant
 
-    def _count(self) -> None:
+    def remove(self, request: Request) -> None:
+        tenant = request.spec.tenant
+        self._lines[tenant].remove(request)
+        if not self._lines[tenant]:
+            del self._lines[tenant]
+            self._newcomers.pop(tenant, None)
+
+    def settle(self, now_ns: int) -> None:
+        self._count_all()
+        here = [tenant for tenant in self._lines if tenant not in self._newcomers]
+        for tenant in sorted(self._newcomers, key=lambda tenant: age(self._lines[tenant][0])):
+            self._lift(tenant, here)
+            here.append(tenant)
+        self._newcomers.clear()
+
+    def _counter(self, tenant: str) -> Fraction:
+        return self._counters.get(tenant, Fraction(0))
+
+    def _count(self, tenant: str, service: int) -> None:
+        self._counters[tenant] = self._counter(tenant) + Fraction(service, self._given.weight(tenant))
+
+    def _count_all(self) -> None:
         """The counters as they stand now."""
-        over = [request for request in self._served.values() if request.ended]
-        for request in over:
+        for request in [request for request in self._served.values() if request.ended]:
             tenant = request.spec.tenant
             self._ended[tenant] = self._ended.get(tenant, 0) + self._service(request)
             del self._served[request.index]
-        self._counters = dict(self._lifts)
-        for tenant, service in self._ended.items():
-            self._add(tenant, service)
+        service = dict(self._ended)
         for request in self._served.values():
-            self._add(request.spec.tenant, self._service(request))
+            tenant = request.spec.tenant
+            service[tenant] = service.get(tenant, 0) + self._service(request)
+        self._counters = dict(self._lifts)
+        for tenant, served in service.items():
+            self._count(tenant, served)
 
     def _service(self, request: Request) -> int:
         axes = self._given.axes
         emitted = request.samples * request.emitted
         return axes.prompt_token_weight * request.prompt_tokens + axes.output_token_weight * emitted
 
-    def _add(self, tenant: str, service: int) -> None:
-        before = self._counters.get(tenant, Fraction(0))
-        self._counters[tenant] = before + Fraction(service, self._given.weight(tenant))
-
-    def _lift(self, tenant: str, here: Collection[str]) -> None:
-        zero, counters = Fraction(0), self._counters
-        if here:
-            least = min(counters.get(other, zero) for other in here)
-        else:
-            least = zero if self._left_last is None else counters.get(self._left_last, zero)
-        missing = least - counters.get(tenant, zero)
+    def _lift(self, tenant: str, here: Sequence[str]) -> None:
+        others = here or ([] if self._left_last is None else [self._left_last])
+        missing = min(map(self._counter, others), default=Fraction(0)) - self._counter(tenant)
         if missing > 0:
-            self._lifts[tenant] = self._lifts.get(tenant, zero) + missing
-            counters[tenant] = least
+            self._lifts[tenant] = self._lifts.get(tenant, Fraction(0)) + missing
+            self._counters[tenant] = self._counter(tenant) + missing
 
 
 @dataclass
@@ -135,7 +166,7 @@ class RoundRobin:
         if tenant not in rounds.lines:
             rounds.lines[tenant], rounds.deficits[tenant] = [], 0
             rounds.ring.append(tenant)
-        insort(rounds.lines[tenant], request, key=_age)
+        insort(rounds.lines[tenant], request, key=age)
         self._next = None
 
     put_back = add
@@ -190,7 +221,3 @@ class RoundRobin:
                 rounds.visited = False
             rounds.ring.remove(tenant)
             del rounds.lines[tenant], rounds.deficits[tenant]
-
-
-def _age(request: Request) -> tuple[int, int]:
-    return request.arrival_ns, request.index

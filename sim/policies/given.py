@@ -1,9 +1,10 @@
 """What an order may go by beside the requests: the settings, a prediction, the cache, and the instant."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sim.costs.base import CostModel, Work
+from sim.engine.queue import Moment
 from sim.policies.predictors import PREDICTORS, Ground, Predictor
 from sim.policies.presets import Axes
 from sim.request import Request, Workload
@@ -11,18 +12,14 @@ from sim.request import Request, Workload
 
 @dataclass
 class Given:
-    """``cached``: how many tokens of a waiting request the cache holds. ``now_ns``: when the decision began.
-
-    ``admissions``: how many there have been, from the queue, so far. Both stand still in orders that do not move.
-    """
+    """``cached``: how many tokens of a waiting request the cache holds. ``moment``: kept for an order that moves."""
 
     axes: Axes
     seed: int
     predict: Predictor
     cost: CostModel
     cached: Callable[[Request], int]
-    now_ns: int = 0
-    admissions: int = 0
+    moment: Moment = field(default_factory=Moment)
 
     def output(self, request: Request) -> int:
         """Tokens that each sample is expected to emit in all."""
@@ -59,4 +56,7 @@ def _decodes_ns(cost: CostModel, first: Work, jobs: int) -> int:
     if line is not None:
         ends_ns: int = line.ends_ns(jobs)
         return ends_ns
-    return jobs * cost.job_ns(first)
+    if not cost.reads_context:
+        return jobs * cost.job_ns(first)
+    sequences, context = first.decode_requests, first.context_tokens
+    return sum(cost.job_ns(Work(0, sequences, context + sequences * job)) for job in range(jobs))

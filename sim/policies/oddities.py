@@ -23,6 +23,8 @@ def oddities(scenario: Scenario) -> Iterator[str]:
 
 def _unused(scenario: Scenario, axes: Axes) -> Iterator[str]:
     """The settings of ``[scheduler]`` that the scenario writes and its policy does not read."""
+    if axes.composition not in USES:
+        return iter(())
     read = (*USES[axes.composition], *(("token_budget",) if axes.has_budget else ()))
     special = dict.fromkeys([*(name for names in USES.values() for name in names), "token_budget"])
     written = scenario.scheduler.model_fields_set

@@ -4,19 +4,18 @@ Ties everywhere: arrival, then place in the file. Who is preempted comes back to
 the head of the queue.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from fractions import Fraction
 from hashlib import blake2b
-from types import MappingProxyType
 from typing import NamedTuple
 
 from sim.clock import instant_ns
-from sim.engine.queue import FcfsQueue, Key, KeyedQueue, MovingQueue, Queue, Ranking
+from sim.engine.queue import FcfsQueue, Key, KeyedQueue, MovingQueue, Queue
 from sim.policies.ageing import AgedByPasses, AgedByTime
-from sim.policies.fair import Counters, RoundRobin
+from sim.policies.fair import FairShares, RoundRobin
 from sim.policies.given import Given
 from sim.policies.presets import Axes
+from sim.registry import Registry
 from sim.request import Request
 
 
@@ -75,7 +74,7 @@ def mlfq(request: Request, given: Given) -> Key:
 def hrrn(request: Request, given: Given) -> Key:
     """Highest response ratio next (Brinch Hansen '71): how long it has been here, for its length."""
     size = request.prompt_tokens + request.samples * given.output(request)
-    return (Fraction(request.arrival_ns - given.now_ns, size),)
+    return (Fraction(request.arrival_ns - given.moment.now_ns, size),)
 
 
 def lpm(request: Request, given: Given) -> Key:
@@ -85,29 +84,12 @@ def lpm(request: Request, given: Given) -> Key:
 
 def at_random(request: Request, given: Given) -> Key:
     """Any of those who wait, drawn anew after each admission."""
-    drawn = f"{given.seed} {given.admissions} {request.id}".encode()
+    drawn = f"{given.seed} {given.moment.admissions} {request.id}".encode()
     return (int.from_bytes(blake2b(drawn, digest_size=8).digest()),)
 
 
-@dataclass
-class Keyed:
-    """An order of which each key can be asked for at any time."""
-
-    by: Callable[[Request, Given], Key]
-    given: Given
-
-    def settle(self, now_ns: int, _waiting: Collection[Request], _newcomers: Sequence[Request]) -> None:
-        self.given.now_ns = now_ns
-
-    def key(self, request: Request) -> Key:
-        return self.by(request, self.given)
-
-    def taken(self, _request: Request, _waiting: Collection[Request]) -> None:
-        self.given.admissions += 1
-
-
 class Order(NamedTuple):
-    """What an order is: ``by``, a key for each request; or keys with a memory; or a queue of its own.
+    """What an order is: ``by``, a key for each request; a ``rule``, from which each run makes one; or a ``queue``.
 
     ``moves``: whether a key may change while its request waits. ``preempts``: whether it has a preemptive form.
     ``sinks``: whether who runs becomes less urgent on the way. ``uses``: the settings that only some orders read, and
@@ -115,7 +97,7 @@ class Order(NamedTuple):
     """
 
     by: Callable[[Request, Given], Key] | None = None
-    ranking: Callable[[Given], Ranking] | None = None
+    rule: Callable[[Given], Callable[[Request], Key]] | None = None
     queue: Callable[[Given], Queue] | None = None
     moves: bool = False
     preempts: bool = False
@@ -124,9 +106,9 @@ class Order(NamedTuple):
 
 
 _LENGTHS = ("ageing", "predictor", "predictor_error")
-_SHARES = ("weights", "prompt_token_weight", "output_token_weight")
 
-ORDERS: Mapping[str, Order] = MappingProxyType(
+ORDERS: Registry[Order] = Registry(
+    "order",
     {
         "fcfs": Order(queue=lambda _given: FcfsQueue(), uses=()),
         "lifo": Order(lifo),
@@ -137,11 +119,11 @@ ORDERS: Mapping[str, Order] = MappingProxyType(
         "edf": Order(edf, preempts=True),
         "least-slack": Order(least_slack, uses=_LENGTHS),
         "mlfq": Order(mlfq, preempts=True, sinks=True, uses=("ageing", "mlfq_quantum_tokens", "mlfq_levels")),
-        "vtc": Order(ranking=Counters, moves=True, uses=("ageing", *_SHARES)),
+        "vtc": Order(queue=FairShares, moves=True, uses=("weights", "prompt_token_weight", "output_token_weight")),
         "drr": Order(queue=RoundRobin, uses=("predictor", "predictor_error", "weights", "drr_quantum_tokens")),
         "lpm": Order(lpm, moves=True),
         "random": Order(at_random, moves=True),
-    }
+    },
 )
 
 SPECIAL = tuple(dict.fromkeys(name for order in ORDERS.values() for name in order.uses))
@@ -151,14 +133,12 @@ SPECIAL = tuple(dict.fromkeys(name for order in ORDERS.values() for name in orde
 def queue_of(given: Given) -> Queue:
     """The empty queue of the order that the settings name, with ageing if they ask for it."""
     order, ageing = ORDERS[given.axes.order], given.axes.ageing
-    if order.queue is not None:
-        return order.queue(given)
-    ranking = _ranking(order, given)
-    if ageing is not None and "ageing" in order.uses:
-        if ageing.by == "ms":
-            return MovingQueue(AgedByTime(ranking, instant_ns(ageing.value)))
-        return MovingQueue(AgedByPasses(ranking, int(ageing.value)))
-    return MovingQueue(ranking) if order.moves else KeyedQueue(ranking.key)
+    queue = order.queue(given) if order.queue is not None else _keyed(order, given)
+    if ageing is None or "ageing" not in order.uses:
+        return queue
+    if ageing.by == "ms":
+        return AgedByTime(queue, instant_ns(ageing.value))
+    return AgedByPasses(queue, int(ageing.value))
 
 
 def urgency_of(given: Given) -> Callable[[Request], Key] | None:
@@ -166,7 +146,7 @@ def urgency_of(given: Given) -> Callable[[Request], Key] | None:
 
     It knows nothing of ageing, and of two that are equal neither gives way: so nobody's place changes for ever.
     """
-    return _ranking(ORDERS[given.axes.order], given).key if makes_way(given.axes) else None
+    return _key(ORDERS[given.axes.order], given) if makes_way(given.axes) else None
 
 
 def makes_way(axes: Axes) -> bool:
@@ -181,9 +161,15 @@ def shifts(axes: Axes) -> bool:
     return order.moves or aged or (makes_way(axes) and order.sinks)
 
 
-def _ranking(order: Order, given: Given) -> Ranking:
-    if order.ranking is not None:
-        return order.ranking(given)
+def _keyed(order: Order, given: Given) -> Queue:
+    key = _key(order, given)
+    return MovingQueue(key, given.moment) if order.moves else KeyedQueue(key)
+
+
+def _key(order: Order, given: Given) -> Callable[[Request], Key]:
+    if order.rule is not None:
+        return order.rule(given)
     if order.by is None:
-        raise TypeError("an order without a rule")
-    return Keyed(order.by, given)
+        raise TypeError("an order that is no key")
+    by = order.by
+    return lambda request: by(request, given)

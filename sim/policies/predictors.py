@@ -3,14 +3,14 @@
 Whoever orders by length needs one. It answers the output tokens that it expects of a request, at least 1.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
+from sim.registry import Registry
 from sim.request import Flags, Request, Workload
 from sim.workload.streams import stream
 
@@ -76,6 +76,6 @@ def _listed(ground: Ground, tokens: Floats) -> Predictor:
     return lambda request: int(expected[request.index])
 
 
-PREDICTORS: Mapping[str, Callable[[Ground], Predictor]] = MappingProxyType(
-    {"oracle": oracle, "declared": declared, "noisy": noisy, "rank-noisy": rank_noisy}
+PREDICTORS: Registry[Callable[[Ground], Predictor]] = Registry(
+    "predictor", {"oracle": oracle, "declared": declared, "noisy": noisy, "rank-noisy": rank_noisy}
 )

@@ -13,6 +13,7 @@ from sim.policies.base import Policy
 from sim.policies.mixed import Mixed
 from sim.policies.prefill_first import PrefillFirst
 from sim.policies.static_batch import StaticBatch
+from sim.registry import Registry
 from sim.scenario import Kv, Scenario, Table
 from sim.spelling import nearest
 from sim.tables import Ageing
@@ -51,7 +52,7 @@ class Axes:
     @property
     def has_budget(self) -> bool:
         """Whether the composition reads ``token_budget``."""
-        return self.composition in BUDGETED or (self.composition == "prefill-first" and not self.prefills_per_job)
+        return fills_up(self.composition) or (self.composition == "prefill-first" and not self.prefills_per_job)
 
     @property
     def limits(self) -> Limits:
@@ -85,7 +86,8 @@ class Preset:
 
 _SERVER = Axes("continuous", "mixed", token_budget=2048, max_running=256)
 
-PRESETS: Mapping[str, Preset] = MappingProxyType(
+PRESETS: Registry[Preset] = Registry(
+    "policy",
     {
         "fcfs": Preset(Axes("continuous", "prefill-first")),
         "chunked": Preset(Axes("continuous", "alternate")),
@@ -99,20 +101,27 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
         "trtllm-no-evict": Preset(_SERVER, gate="reserve"),
         "trtllm-max-utilization": Preset(_SERVER, gate="chunk"),
-    }
+    },
 )
 
-COMPOSITIONS: Mapping[str, Callable[[Axes], Policy]] = MappingProxyType(
+COMPOSITIONS: Registry[Callable[[Axes], Policy]] = Registry(
+    "composition",
     {
         "prefill-first": lambda axes: PrefillFirst(axes.prefills_per_job),
         "alternate": lambda axes: Alternate(axes.chunk_tokens),
         "mixed": lambda axes: Mixed(axes.chunked_prefill, axes.long_prefill_tokens),
         "mixed-decode-first": lambda axes: Mixed(axes.chunked_prefill, axes.long_prefill_tokens, decode_first=True),
-    }
+    },
 )
 
 BUDGETED = ("mixed", "mixed-decode-first")
 """The compositions that fill one job up to the budget."""
+
+
+def fills_up(composition: str) -> bool:
+    """Whether a composition fills one job up to the budget; of somebody's own we have to suppose it."""
+    return composition in BUDGETED or composition not in USES
+
 
 USES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -122,7 +131,7 @@ USES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "mixed-decode-first": ("chunked_prefill", "long_prefill_tokens"),
     }
 )
-"""The settings that only some compositions read, beside ``token_budget``."""
+"""The settings that only some compositions read, beside ``token_budget``; what somebody's own reads, nobody knows."""
 
 
 class Choice(NamedTuple):

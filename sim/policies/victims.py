@@ -4,11 +4,11 @@ Each answers one of ``running``, which is in order of admission and includes the
 """
 
 import random
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 from sim.engine.kv import Memory
 from sim.engine.state import Running, Victim
+from sim.registry import Registry
 from sim.request import Request
 
 
@@ -47,7 +47,8 @@ class Random:
         return self._random.choice(list(running))
 
 
-VICTIMS: Mapping[str, Callable[[int], Victim]] = MappingProxyType(
+VICTIMS: Registry[Callable[[int], Victim]] = Registry(
+    "victim",
     {
         "last": lambda _seed: last,
         "lowest-priority": lambda _seed: lowest_priority,
@@ -55,6 +56,6 @@ VICTIMS: Mapping[str, Callable[[int], Victim]] = MappingProxyType(
         "most-blocks": lambda _seed: most_blocks,
         "longest-remaining": lambda _seed: longest_remaining,
         "random": Random,
-    }
+    },
 )
 """From a seed to the rule."""

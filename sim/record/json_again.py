@@ -48,9 +48,9 @@ class Again:
 def again(run: Run, workload: Workload, scenario: Scenario, choice: Choice, index_of: Mapping[str, int]) -> Again:
     told = Again()
     victims = [[index_of[id_] for id_ in event.preempted] for event in run.events]
-    walk = Walk(scenario, choice, workload, [event.end_ms for event in run.events], victims)
     ids = [row.id for row in run.requests]
     try:
+        walk = Walk(scenario, choice, workload, [event.end_ms for event in run.events], victims)
         for decision in walk:
             events = run.events[decision.number : decision.number + len(decision.jobs)]
             if not all(_agrees(decision, place, event, ids) for place, event in enumerate(events)):

@@ -37,9 +37,17 @@ def document(results: Sequence[Result]) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "scenario": first.scenario,
-        "provenance": first.provenance,
+        "provenance": _provenance(results),
         "runs": [run(result) for result in results],
     }
+
+
+def _provenance(results: Sequence[Result]) -> dict[str, Any]:
+    """That of the first run, with the plug-ins of all."""
+    own: list[Any] = []
+    for result in results:
+        own += [file for file in result.provenance.get("plugins", ()) if file not in own]
+    return {**results[0].provenance, **({"plugins": own} if own else {})}
 
 
 def run(result: Result) -> dict[str, Any]:

@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sim import names
 from sim import scenario as scenarios
 from sim.clock import instant_ns
 from sim.errors import ResultError, ScenarioError
 from sim.files import looks_like_utf16, not_utf8, open_regular
-from sim.policies.orders import ORDERS
-from sim.policies.predictors import PREDICTORS
-from sim.policies.presets import COMPOSITIONS, PRESETS, resolve
-from sim.policies.victims import VICTIMS
+from sim.policies.presets import resolve
 from sim.record.json_said import said_by_trace
 from sim.record.json_shape import Event, Run, check_version, shaped
 from sim.record.json_tables import record_of
@@ -152,17 +150,15 @@ def runs_of(document: Mapping[str, Any]) -> list[Result]:
 
 def scenario_of(document: Mapping[str, Any]) -> Scenario:
     """The scenario that a result holds. ``ResultError`` when it is none."""
-    known = {
-        "policy": tuple(PRESETS),
-        "composition": tuple(COMPOSITIONS),
-        "order": tuple(ORDERS),
-        "predictor": tuple(PREDICTORS),
-        "victim": ("auto", *VICTIMS),
-    }
     try:
-        return scenarios.load(document, known=known)
+        return scenarios.load(document, known=names.known())
     except ScenarioError as error:
-        raise ResultError(*error.args) from None
+        raise ResultError(*(_perhaps_own(str(line)) for line in error.args)) from None
+
+
+def _perhaps_own(line: str) -> str:
+    """What a result was made with, it once knew: a name that is unknown now was a plug-in's."""
+    return f"{line}; a plug-in's? give it with --plugin FILE" if ": unknown; one of " in line else line
 
 
 def scenarios_of_run(base: Scenario, name: str, policy: str) -> list[Scenario]:

@@ -16,6 +16,13 @@ MOST = 20
 """Most problems that are listed; the others are counted."""
 
 
+class PluginFile(Shape):
+    """Somebody's own file that a run went by; without a digest if it was no file."""
+
+    file: str
+    sha256: Sha256 | None
+
+
 class Provenance(Shape):
     """Where the result came from."""
 
@@ -26,6 +33,7 @@ class Provenance(Shape):
     numpy: str
     workload_sha256: Sha256
     trace_sha256: Sha256 | None
+    plugins: list[PluginFile] = Field(default=[])
 
 
 Piece = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], Tokens], Field(strict=False)]

@@ -50,7 +50,9 @@ def _scalar(value: object) -> object:
 
 
 def _setting(value: object) -> object:
-    """A scalar, or a table of them."""
+    """A scalar, or a table or a list of them."""
+    if isinstance(value, list):
+        return [_scalar(each) for each in value]
     if isinstance(value, dict) and all(type(key) is str for key in value):
         return {key: _scalar(each) for key, each in value.items()}
     return _scalar(value)

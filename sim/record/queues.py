@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sim.costs.linear import LinearCost
+from sim.costs.own import cost_of
 from sim.policies.given import given_of
 from sim.policies.orders import queue_of
 from sim.policies.presets import Choice, resolve
@@ -25,7 +25,7 @@ def events_of(result: "Result") -> Iterator[Event]:
     """
     scenario = load(result.resolved)
     choice = resolve(scenario)
-    given = given_of(choice.axes, scenario.run.seed, result.record.workload, LinearCost.of(scenario.device), _nothing)
+    given = given_of(choice.axes, scenario.run.seed, result.record.workload, cost_of(scenario.device), _nothing)
     queue = queue_of(given)
     lists = _lists(result, scenario, choice) if queue.moves and choice.axes.order in KEYS else None
     return events(result.record, queue, lists)

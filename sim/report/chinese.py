@@ -19,6 +19,7 @@ class Chinese(Texts):
         "mean": "平均", "max": "最大", "gained": "改善", "lost": "变差", "unchanged": "不变",
         "finished": "完成", "overall": "整批",
         "memory": "内存", "pool": "块池", "queue_head": "准入", "work": "工作", "swap": "换出", "cache": "缓存",
+        "tenant": "租户",
         "result": "结论", "theory": "理论", "simulated": "仿真", "standard_error": "标准误差",
         "error": "偏差", "verdict": "判定", "does_not_apply": "不适用的及原因",
     }  # fmt: skip
@@ -110,6 +111,12 @@ class Chinese(Texts):
 
     def cached(self, at_first: int, on_resume: int) -> str:
         return f"首次准入命中 {at_first:,} tokens，恢复时命中 {on_resume:,} tokens"
+
+    def tenant(self, name: str, counts: tuple[int, int], ttft: Sequence[str], e2e: Sequence[str]) -> str:
+        finished, requests = counts
+        of_all = f"{finished:,} 条" if finished == requests else f"{requests:,} 条中 {finished:,} 条"
+        return (f"{name}：{of_all}完成；首 token p50 {ttft[0]}、p99 {ttft[1]} ms；"
+                f"末 token p50 {e2e[0]}、p99 {e2e[1]} ms")  # fmt: skip
 
     def more(self, count: int) -> str:
         return f"另外 {count:,} 条"

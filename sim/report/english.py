@@ -22,6 +22,7 @@ class English(Texts):
         "mean": "mean", "max": "max", "gained": "gained", "lost": "lost", "unchanged": "unchanged",
         "finished": "finished", "overall": "overall",
         "memory": "memory", "pool": "pool", "queue_head": "admission", "work": "work", "swap": "swap", "cache": "cache",
+        "tenant": "tenants",
         "result": "result", "theory": "theory", "simulated": "simulated", "standard_error": "std. error",
         "error": "error", "verdict": "verdict", "does_not_apply": "What does not apply, and why",
     }  # fmt: skip
@@ -126,6 +127,12 @@ class English(Texts):
 
     def cached(self, at_first: int, on_resume: int) -> str:
         return f"{_some(at_first, 'token')} found at first admission, {on_resume:,} on resume"
+
+    def tenant(self, name: str, counts: tuple[int, int], ttft: Sequence[str], e2e: Sequence[str]) -> str:
+        finished, requests = counts
+        of_all = f"{finished:,}" if finished == requests else f"{finished:,} of {requests:,}"
+        return (f"{name}: {of_all} finished; first token p50 {ttft[0]}, p99 {ttft[1]} ms; "
+                f"last token p50 {e2e[0]}, p99 {e2e[1]} ms")  # fmt: skip
 
     def more(self, count: int) -> str:
         return f"{count:,} more"

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
@@ -9,7 +10,7 @@ from math import floor, isfinite, log10
 
 from sim.clock import ms_text
 from sim.request import Workload
-from sim.show import escape, show
+from sim.show import escape, shorten, show
 
 LONGEST = 32
 """Most characters of a name that are shown."""
@@ -76,11 +77,19 @@ def figure(value: float) -> str:
 
 
 def setting(value: object) -> str:
-    """A setting's value as one would write it: ``1``, not ``1.0`` or ``1E+0``."""
+    """A setting's value as one would write it: ``1``, not ``1.0`` or ``1E+0``; a table's in one line, shortened."""
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping):
+        return f"{{{shorten(', '.join(f'{_key(key)} = {setting(item)}' for key, item in value.items()))}}}"
     if isinstance(value, (Decimal, float)):
         number = Decimal(str(value))
         return f"{number.normalize():f}" if number.is_finite() else str(number)
     return visible(value) if isinstance(value, str) else show(value)
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else visible(show(key))
 
 
 @cache

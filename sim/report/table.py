@@ -18,6 +18,7 @@ from sim.record.result import Result
 from sim.report.catalogue import texts_of
 from sim.report.layout import NOTHING, Column, Page, Row
 from sim.report.names import figure, hundredths, ms, request_name, setting, visible, whole_ns
+from sim.report.tenants import tenants
 from sim.report.texts import Texts
 from sim.report.verdict import EACH_SHOWN, Comparison, Verdict, best_of_all, percent
 from sim.request import NEVER, Status
@@ -50,6 +51,7 @@ def render(results: Sequence[Result], *, lang: str, console: Console) -> None:
     for result in results:
         page.blank()
         _run(page, texts, result, conditions(result, results))
+        page.rows(list(tenants(texts, result)))
         page.rows(list(_pool(texts, result, with_ledger=_several_ledgers(results))))
     page.blank()
     page.paragraph(_legend(texts, results), "dim")

@@ -96,6 +96,10 @@ class Texts(ABC):
         """Tokens that were found in the cache."""
 
     @abstractmethod
+    def tenant(self, name: str, counts: tuple[int, int], ttft: Sequence[str], e2e: Sequence[str]) -> str:
+        """``counts``: finished, and in all. Times in ms: the median and the 99th percentile."""
+
+    @abstractmethod
     def more(self, count: int) -> str:
         """So many more than were named."""
 

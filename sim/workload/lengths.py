@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
+from sim.registry import Registry
 from sim.workload.continuous import Gamma, Lognormal, Normal
 from sim.workload.distribution import (
     Choice,
@@ -17,7 +19,8 @@ from sim.workload.distribution import (
     Zipf,
 )
 
-DISTRIBUTIONS: Mapping[str, type[Distribution]] = MappingProxyType(
+DISTRIBUTIONS: Registry[Any] = Registry(
+    "lengths",
     {
         "fixed": Fixed,
         "uniform": Uniform,
@@ -31,7 +34,7 @@ DISTRIBUTIONS: Mapping[str, type[Distribution]] = MappingProxyType(
         "choice": Choice,
         "mixture": Mixture,
         "empirical": Empirical,
-    }
+    },
 )
 IN_MIXTURES: Mapping[str, type[Distribution]] = MappingProxyType(
     {name: law for name, law in DISTRIBUTIONS.items() if name not in {"mixture", "empirical"}}

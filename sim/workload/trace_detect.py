@@ -10,7 +10,7 @@ from sim.workload.trace_csv import split_header
 from sim.workload.trace_file import TraceFile
 from sim.workload.trace_formats import FORMATS
 from sim.workload.trace_jsonl import parse
-from sim.workload.trace_layout import CSV, JSONL
+from sim.workload.trace_layout import CSV, JSONL, Layout
 from sim.workload.trace_parquet import MAGIC
 from sim.workload.trace_values import BadValueError
 
@@ -43,8 +43,13 @@ def detect(file: TraceFile, *, columns_given: bool) -> str:
     if "\r" in first:
         raise file.error("lines end with CR only; must be LF or CRLF")
     header = split_header(lines[0])
-    fits = [name for name, layout in FORMATS.items() if layout.container == CSV and set(layout.marks) <= set(header)]
+    fits = [name for name, layout in FORMATS.items() if _is(layout, CSV, header)]
     return _one(file, ["csv"] if columns_given and not fits else fits, "columns", header)
+
+
+def _is(layout: Layout, container: str, found: Sequence[str]) -> bool:
+    """Whether a file with these columns or keys may have this format."""
+    return layout.container == container and bool(layout.marks) and set(layout.marks) <= set(found)
 
 
 def _refuse_list(file: TraceFile) -> str:
@@ -88,7 +93,7 @@ def _of_objects(lines: list[str]) -> list[str]:
     if not rows:
         return []
     first = rows[0]
-    fits = [name for name, layout in FORMATS.items() if layout.container == JSONL and set(layout.marks) <= set(first)]
+    fits = [name for name, layout in FORMATS.items() if _is(layout, JSONL, list(first))]
     if "conversations" in first:
         return ["sharegpt"]
     if isinstance(first.get("hash_ids"), dict):

@@ -1,8 +1,6 @@
 """The formats of traces: a row each, and a way to tell which one a file has."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
+from sim.registry import Registry
 from sim.workload.trace_layout import CONVERSATIONS, CSV, JSONL, PARQUET, Layout
 from sim.workload.trace_values import ISO
 
@@ -18,7 +16,8 @@ OWN = {"arrival": "arrival_ms", "prompt_tokens": "prompt_tokens", "output_tokens
        "parent": "parent", "parent_tokens": "parent_tokens", "hash_ids": "pieces"}  # fmt: skip
 GENERIC = {"arrival": "arrival", "prompt_tokens": "prompt_tokens", "output_tokens": "output_tokens"}
 
-FORMATS: Mapping[str, Layout] = MappingProxyType(
+FORMATS: Registry[Layout] = Registry(
+    "trace format",
     {
         "azure": Layout(
             CSV, AZURE, {"arrival": "TIMESTAMP", "prompt_tokens": "ContextTokens", "output_tokens": "GeneratedTokens"},

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from sim.errors import ScenarioError
-from sim.request import Workload, default_id
+from sim.request import NEVER, Ints, Workload, default_id
 from sim.scenario import Scenario, Trace
 from sim.tables import Workload as Asked
-from sim.workload.generate import declared
+from sim.workload.generate import arrival_law, declared
 from sim.workload.streams import stream
 from sim.workload.trace_rows import Take
 from sim.workload.traces import Form, TraceRows, read_trace
@@ -17,14 +17,14 @@ from sim.workload.traces import Form, TraceRows, read_trace
 
 def of_trace(scenario: Scenario) -> tuple[Workload, str]:
     """The workload of a scenario that has a trace, and the sha256 of its file."""
-    trace, asked, seed = scenario.workload.trace, scenario.workload, scenario.run.seed
+    trace, asked = scenario.workload.trace, scenario.workload
     if trace is None:
         raise TypeError("a workload without a trace")
     rows = read_trace(
-        scenario.trace_path(), form=form_of(trace), take=take_of(trace, seed), loop=trace.loop, speedup=trace.speedup,
-        allow_empty=trace.allow_empty,
+        scenario.trace_path(), form=form_of(trace), take=take_of(trace, scenario.run.seed), loop=trace.loop,
+        speedup=trace.speedup, allow_empty=trace.allow_empty,
     )  # fmt: skip
-    return bounded(workload_of(_arriving(rows, asked, seed)), asked), rows.sha256
+    return bounded(workload_of(_arriving(rows, scenario)), asked), rows.sha256
 
 
 def form_of(trace: Trace) -> Form:
@@ -37,17 +37,33 @@ def take_of(trace: Trace, seed: int) -> Take:
     return Take(trace.limit, trace.skip, trace.thin, window, trace.zero_tokens, seed)
 
 
-def _arriving(rows: TraceRows, asked: Asked, seed: int) -> TraceRows:
-    """The rows as they arrive: as the trace has it, or by a law that the scenario states beside it."""
-    if asked.arrivals is not None:
-        times = asked.arrivals.law.arrival_ns(len(rows.arrival_ns), stream(seed, "arrivals"))
-        return replace(rows, arrival_ns=times)
+def _arriving(rows: TraceRows, scenario: Scenario) -> TraceRows:
+    """The rows as they arrive: as the trace has it, or by a law that the scenario states beside it.
+
+    Then deadlines, and when clients give up, are as far from the arrival as they were (0 at the earliest).
+    """
+    table, count = scenario.workload.arrivals, len(rows.arrival_ns)
+    if table is not None:
+        if table.times_ms is not None and len(table.times_ms) != count:
+            raise ScenarioError(
+                f"workload.arrivals.times_ms: {len(table.times_ms)} times for {count} requests of the trace; as many"
+            )
+        arrives = stream(scenario.run.seed, "arrivals")
+        times = arrival_law(table, scenario.folder).arrival_ns(count, arrives)
+        later = times - rows.arrival_ns
+        more = {key: _moved(values, later) if key in ("deadline", "cancel") else values
+                for key, values in rows.more.items()}  # fmt: skip
+        return replace(rows, arrival_ns=times, more=more)
     if not rows.timed:
         raise ScenarioError(
             f"workload.trace: {rows.format} has no times; state workload.arrivals beside it, e.g. "
             '{process = "poisson", rate_per_s = 4}'
         )
     return rows
+
+
+def _moved(times_ns: Ints, later_ns: Ints) -> Ints:
+    return np.where(times_ns == NEVER, NEVER, np.maximum(times_ns + later_ns, 0))
 
 
 def workload_of(rows: TraceRows) -> Workload:

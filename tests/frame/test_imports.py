@@ -18,17 +18,18 @@ SIM = Path(__file__).parents[2] / "sim"
 # the type checker alone (``if TYPE_CHECKING``) make no circle, but they go down like all others. What is indented goes
 # on with the line above it.
 FLOORS = """
-errors clock version show spelling files capacity footprint
+errors clock version show spelling files capacity footprint registry guard
 request
 scenario document duplicates schema fields keys complaints table tables toml_lines gallery generated traced classes
+    own_keys device_keys workload.own_laws
     clients workload.arrivals workload.batches workload.continuous workload.distribution workload.durations
     workload.hawkes workload.law workload.lengths workload.modulated workload.process workload.renewal workload.streams
     workload.varying
 costs policies engine engine.cohort engine.contents engine.contiguous engine.faults engine.cycle engine.growth engine.kv
     engine.late engine.monitor engine.plan engine.prefix engine.queue engine.sources
-    engine.span engine.state engine.swap
-engine.build engine.device engine.scheduler workload record
-simulation experiment
+    engine.span engine.state engine.swap engine.way
+engine.build engine.device engine.scheduler workload record names
+simulation experiment plugins
 analysis report
 __init__
 cli options template

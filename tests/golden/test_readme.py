@@ -43,13 +43,12 @@ from sim import gallery
 from sim.cli import app
 from sim.engine.plan import Blocked, Kind, Loss
 from sim.policies.presets import PRESETS
-from sim.scenario import KEYS
 
 ROOT = Path(__file__).parents[2]
 READMES = ("README.md", "README.zh-CN.md")
 DOCUMENTS = (
     *READMES, "CONTRIBUTING.md", "ARCHITECTURE.md",
-    "docs/model.md", "docs/policies.md", "docs/limits.md", "docs/results.md",
+    "docs/model.md", "docs/workloads.md", "docs/policies.md", "docs/theory.md", "docs/limits.md", "docs/results.md",
 )  # fmt: skip
 SHELL = shutil.which("sh") or "/bin/sh"
 
@@ -368,20 +367,6 @@ def test_the_lessons_commands_stand_beside_their_translation(name: str) -> None:
     assert len(pairs) == 3
     for lesson, ours in pairs:
         assert ours == lesson.replace("python3 simulate.py --trace ", "headway run ")
-
-
-@pytest.mark.parametrize("name", READMES)
-def test_the_tables_of_keys_are_those_of_the_schema(name: str) -> None:
-    due = {".".join((*table, key)) for table, keys in KEYS.items() for key in keys}
-    due -= {"workload", "workload.trace", "scheduler", "run", "run.variants.name", "run.variants.set"}
-    listed = []
-    for rows in tables(read(ROOT / name)):
-        prefix = {"key": "", "键": "", "key of a request": "workload.requests.", "请求的键": "workload.requests."}.get(
-            rows[0][0]
-        )
-        if prefix is not None:
-            listed += [prefix + key for row in rows[1:] for key in codes(row[0])]
-    assert sorted(listed) == sorted(due)
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from test_kv_scenarios import FIGURES
+from test_load_scenarios import LOADS
 
 import sim
 from sim import gallery
@@ -116,7 +117,7 @@ def column(run: Run, key: str) -> dict[str, Any]:
 
 
 def test_every_ready_scenario_is_held_to_something() -> None:
-    assert sorted([*GOLDEN, *DRAWN, *NEEDS_A_TRACE, *FIGURES]) == gallery.names()
+    assert sorted([*GOLDEN, *DRAWN, *NEEDS_A_TRACE, *FIGURES, *LOADS]) == gallery.names()
 
 
 @pytest.mark.parametrize("name", GOLDEN)

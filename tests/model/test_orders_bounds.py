@@ -160,7 +160,7 @@ def test_vtc_keeps_two_backlogged_tenants_together(seed: int) -> None:
     Gate ``reserve``, so that nobody is preempted. Jobs are looked at as long as both have somebody in the queue.
     """
     rng = random.Random(seed)
-    requests = [
+    requests: list[Document] = [
         {"id": f"{tenant}{i}", "prompt_tokens": rng.randint(1, 100 if tenant == "a" else 40),
          "output_tokens": rng.randint(1, 20 if tenant == "a" else 120), "tenant": tenant}
         for i in range(60) for tenant in "ab"
@@ -204,7 +204,7 @@ def test_vtc_gives_twice_the_weight_twice_the_service() -> None:
 def test_drr_serves_backlogged_tenants_within_a_quantum_and_a_request(seed: int) -> None:
     """Shreedhar & Varghese, theorem 4.1: what two served tenants got differs by less than 3 * max(quantum, longest)."""
     rng = random.Random(seed)
-    requests = [
+    requests: list[Document] = [
         {"id": f"{tenant}{i}", "prompt_tokens": rng.randint(1, 90 if tenant == "a" else 9), "output_tokens": 1,
          "tenant": tenant} for i in range(80) for tenant in "ab"
     ]  # fmt: skip

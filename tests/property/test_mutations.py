@@ -38,6 +38,16 @@ a span ends one job after the arrival                     spans leave no trace: 
 a span goes on after somebody's last token                spans leave no trace: tokens
 a row goes on although somebody who prefilled has left    spans leave no trace: free blocks
 what ran within a span is lost at the horizon             spans leave no trace: tokens
+a moving order is taken to stand still                    spans leave no trace: who is served
+arrivals behind a moving head cut no span                 spans leave no trace: who is served
+two equals take each other's places                       orders by hand: never
+more make way than need be                                orders by hand: as few as will do
+ageing is one pass late, or one instant                   orders by hand: exactly K passes
+a tenant that comes back is not lifted                    orders by hand: vtc
+a tenant keeps its turn though nobody of it is left       orders by hand: drr
+what has to be computed again counts for srpt             orders by hand: srpt
+a level of mlfq holds one token more                      orders by hand: mlfq
+the slack is the deadline                                 orders by hand: least-slack
 ========================================================  ==========================================================
 """
 
@@ -59,6 +69,7 @@ DRAWN = f"{PROPERTY / 'test_axes.py'}::test_every_invariant_holds_of_seeded_runs
 GROWTH = str(ROOT / "tests" / "unit" / "test_growth.py")
 SPANS = f"{PROPERTY / 'test_spans.py'}"
 BY_HAND = str(MODEL / "test_copy_on_write.py")
+ORDERS = str(MODEL / "test_orders_by_hand.py")
 
 pytestmark = pytest.mark.slow
 
@@ -82,11 +93,7 @@ MUTATIONS = {
     ),
     "withhold nothing more": Mutation("if self._to_withhold > self.withheld:", "if False:", PAGED),
     "host blocks leak": Mutation("        self.free += blocks\n", "", PAGED),
-    "< for <=": Mutation(
-        "blocks <= self.free\n\n    def take(self, blocks: int)",
-        "blocks < self.free\n\n    def take(self, blocks: int)",
-        PAGED,
-    ),
+    "< for <=": Mutation("return blocks <= self.free\n", "return blocks < self.free\n", PAGED),
     "watermark off by one": Mutation(
         "can_take(needed + (self._watermark_blocks if others_run else 0))",
         "can_take(needed + (max(self._watermark_blocks - 1, 0) if others_run else 0))",
@@ -105,7 +112,7 @@ MUTATIONS = {
     "the first for the last": Mutation("next(reversed(running))", "next(iter(running))", DRAWN),
     "preempted to the tail": Mutation("self.appendleft(request)", "self.append(request)", DRAWN),
     "newcomers first": Mutation(
-        "        if self._swap.out:\n            self._blocked", "        if False:\n            self._blocked", DRAWN
+        "if self._swap.out and not self._is_before(", "if False and not self._is_before(", DRAWN
     ),
     "admit after preemption": Mutation("if not cycle.preempted:", "if True:", DRAWN),
     "swap not charged": Mutation("fs += self.swap_fs_per_block * work.blocks", "pass", DRAWN),
@@ -133,6 +140,27 @@ MUTATIONS = {
     ),
     "a row goes on when somebody leaves": Mutation("            and job.running == row.running\n", "", SPANS),
     "the horizon cuts off a whole span": Mutation("            if ended:\n", "            if False:\n", SPANS),
+    "a moving order is taken to stand still": Mutation(
+        "may_shift = self._rules.shifting and", "may_shift = False and", SPANS
+    ),
+    "arrivals behind a moving head cut nothing": Mutation(
+        "elif self._shifting or arrival_cuts(", "elif arrival_cuts(", SPANS
+    ),
+    "equals take each other's places": Mutation(
+        "urgency(request) < urgency(other)", "urgency(request) <= urgency(other)", ORDERS
+    ),
+    "more make way than need be": Mutation("            leaving = others\n", "            pass\n", ORDERS),
+    "one pass too many": Mutation("== self._most:", "== self._most + 1:", ORDERS),
+    "one instant too late": Mutation("arrival_ns >= self._value_ns", "arrival_ns > self._value_ns", ORDERS),
+    "who was lifted is not": Mutation(
+        "if missing > 0:\n            self._lifts", "if False:\n            self._lifts", ORDERS
+    ),
+    "a tenant keeps its turn": Mutation("                rounds.visited = False\n", "", ORDERS),
+    "what is to be computed again counts": Mutation(
+        "left = max(request.prompt_tokens - request.computed, 0)", "left = request.known - request.computed", ORDERS
+    ),
+    "a level holds its quantum and one more": Mutation("while used >= quantum and", "while used > quantum and", ORDERS),
+    "slack without the work": Mutation("deadline_ns - given.alone_ns(request)", "deadline_ns", ORDERS),
 }
 
 
@@ -170,8 +198,8 @@ def copied(folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     "tests",
-    [PAGED, PREFIXED, CONTIGUOUS, DRAWN, BY_HAND, GROWTH, SPANS],
-    ids=["paged", "prefixed", "contiguous", "drawn", "by hand", "growth", "spans"],
+    [PAGED, PREFIXED, CONTIGUOUS, DRAWN, BY_HAND, GROWTH, SPANS, ORDERS],
+    ids=["paged", "prefixed", "contiguous", "drawn", "by hand", "growth", "spans", "orders"],
 )
 def test_unbroken_all_of_them_pass(tests: str, tmp_path: Path) -> None:
     assert passes(copied(tmp_path), tests)

@@ -170,3 +170,15 @@ def test_a_class_whose_load_outlasts_the_clock_is_named() -> None:
     slow = {**BATCH, "arrivals": {"process": "poisson", "rate_per_s": Decimal("1e-9")}}
     with pytest.raises(ScenarioError, match=r"^workload\.classes\[1\]\.arrivals\.rate_per_s = 1e-9: too small for 15"):
         drawn(CHAT, slow)
+
+
+@pytest.mark.parametrize(
+    ("key", "table"),
+    [("clients", {"users": 2}), ("sessions", {"turns": {"distribution": "fixed", "value": 2}})],
+)
+def test_classes_have_arrivals_of_their_own(key: str, table: dict[str, Any]) -> None:
+    halves = [{**part, "share": Decimal("0.5")} for part in (CHAT, BATCH)]
+    for part in halves:
+        del part["count"]
+    with pytest.raises(ScenarioError, match=rf"workload\.{key}.*: with classes, which have arrivals of their own"):
+        sim.load({"schema": 1, "name": "mixed", "workload": {"classes": halves, "count": 10, key: table}})

@@ -723,6 +723,7 @@ def test_the_schema_is_one_and_knows_every_key_of_every_ready_scenario(headway: 
 
 def unknown_keys(root: dict[str, Any], schema: dict[str, Any], value: object, at: str = "") -> Iterator[str]:
     """The keys of a document that a JSON Schema does not list, and the ones that it requires and are not there."""
+    schema = next((one for one in schema.get("anyOf", ()) if isinstance(value, dict) == ("$ref" in one)), schema)
     if "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
     if isinstance(value, dict) and "properties" in schema:

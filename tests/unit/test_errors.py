@@ -5,9 +5,28 @@ import pickle
 import pytest
 
 from sim import errors
-from sim.errors import HeadwayError, InvariantError, LimitError, OutputError, ResultError, ScenarioError, StalledError
+from sim.errors import (
+    EndlessPluginError,
+    HeadwayError,
+    InvariantError,
+    LimitError,
+    OutputError,
+    PluginError,
+    ResultError,
+    ScenarioError,
+    StalledError,
+)
 
-ALL = [ScenarioError, ResultError, StalledError, LimitError, OutputError, InvariantError]
+ALL = [
+    ScenarioError,
+    PluginError,
+    EndlessPluginError,
+    ResultError,
+    StalledError,
+    LimitError,
+    OutputError,
+    InvariantError,
+]
 
 
 def test_none_is_forgotten_here() -> None:
@@ -29,6 +48,8 @@ def test_it_survives_being_made_again_and_being_sent(kind: type[HeadwayError], l
 def test_each_has_the_exit_code_of_its_kind() -> None:
     assert {kind.__name__: kind.exit_code for kind in ALL} == {
         "ScenarioError": 2,
+        "PluginError": 2,
+        "EndlessPluginError": 3,
         "ResultError": 2,
         "StalledError": 3,
         "LimitError": 3,

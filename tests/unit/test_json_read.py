@@ -144,11 +144,11 @@ def test_every_problem_is_told_at_once_with_its_place(document: dict[str, Any]) 
     run["events"][3]["kind"] = "prefil"
     run["events"][4]["colour"] = "red"
     run["summary"]["ttft"]["mean"] = "1"
-    run["settings"]["scheduler.policy"] = []
+    run["settings"]["scheduler.policy"] = [[]]
     with pytest.raises(ResultError) as refused:
         shaped(document)
     assert refused.value.args == (
-        "runs[0].settings.scheduler.policy = []: not a number",
+        "runs[0].settings.scheduler.policy = […]: not a number",
         "runs[0].requests[0].promptTokens = true: input should be a valid integer",
         "runs[0].requests[1].arrivalMs = 1e-7: not a whole number of nanoseconds",
         "runs[0].requests[1].endedMs = -1: not a time from 0 up to the end of the clock",

@@ -47,7 +47,16 @@ def test_a_share_is_neither_nothing_nor_all_unless_it_is(count: int, of: int, te
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(Decimal("1.0"), "1"), (Decimal("1E+2"), "100"), (0.25, "0.25"), (8, "8"), (True, "true")]
+    ("value", "text"),
+    [
+        (Decimal("1.0"), "1"),
+        (Decimal("1E+2"), "100"),
+        (0.25, "0.25"),
+        (8, "8"),
+        (True, "true"),
+        (None, "none"),
+        ({"by": "passes", "value": Decimal("2.0")}, "{by = passes, value = 2}"),
+    ],
 )
 def test_settings_are_written_as_one_would_write_them(value: object, text: str) -> None:
     assert setting(value) == text
@@ -143,3 +152,11 @@ def test_both_languages_have_the_same_words(attribute: str) -> None:
     english: Any = getattr(English, attribute)
     chinese: Any = getattr(Chinese, attribute)
     assert list(english) == list(chinese)
+
+
+def test_settings_that_are_tables_are_shown() -> None:
+    assert setting({"heavy": 10, "the other": 1}) == '{heavy = 10, "the other" = 1}'
+    assert setting({}) == "{}"
+    assert setting({"by": "passes", "value": 2}) == "{by = passes, value = 2}"
+    assert setting({"a\x1b[31m": 1}) == '{"a\\u001B[31m" = 1}'
+    assert len(setting({f"tenant-{n}": n for n in range(100)})) <= 50

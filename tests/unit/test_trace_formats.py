@@ -444,3 +444,31 @@ def test_speedup_moves_every_time(tmp_path: Path) -> None:
     assert found.arrival_ns.tolist() == [0, 10**6, 2_500_000]
     assert found.cancel_ns.tolist() == [1_500_000, NEVER, 3_500_000]
     assert np.all(found.deadline_ns == NEVER)
+
+
+# --- a law of arrivals beside a trace --------------------------------------------------------------------------------
+
+DATED = "arrival_ms,prompt_tokens,output_tokens,deadline,cancel\n0,5,2,40,\n1000,6,3,,1007\n"
+"""The first should be done 40 ms after it came, the client of the second gives up after 7 ms."""
+
+
+def test_beside_a_law_of_arrivals_deadlines_and_patience_keep_their_distance(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(DATED)
+    found = workload(tmp_path, {}, arrivals={"process": "given", "times_ms": [10, 30]})
+    assert found.arrival_ns.tolist() == [10 * 10**6, 30 * 10**6]
+    assert found.deadline_ns.tolist() == [50 * 10**6, NEVER]
+    assert found.cancel_ns.tolist() == [NEVER, 37 * 10**6]
+
+
+@pytest.mark.parametrize("times_ms", [[1], [1, 2, 3]])
+def test_times_beside_a_trace_are_as_many_as_its_requests(tmp_path: Path, times_ms: list[int]) -> None:
+    (tmp_path / "t").write_text(DATED)
+    with pytest.raises(ScenarioError, match=rf"times_ms: {len(times_ms)} times for 2 requests of the trace; as many"):
+        workload(tmp_path, {}, arrivals={"process": "given", "times_ms": times_ms})
+
+
+def test_the_rate_of_one_trace_may_stand_beside_another(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(DATED)
+    (tmp_path / "rate").write_text("arrival_ms,prompt_tokens,output_tokens\n0,1,1\n999,1,1\n")
+    law = {"process": "trace-rate", "path": str(tmp_path / "rate"), "window_ms": 1000}
+    assert (np.diff(workload(tmp_path, {}, arrivals=law).arrival_ns) > 0).all()

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from sim.analysis.theory import shared, single_slot
 from sim.analysis.theory.claims import Claim
 from sim.analysis.theory.facts import DoesNotApply, Facts, Theory
+from sim.names import brought
+from sim.policies.presets import resolve
 from sim.scenario import Scenario
 
 THEORIES: Mapping[str, Theory] = MappingProxyType(
@@ -50,6 +52,8 @@ class Applicability:
 
 def applicable(scenario: Scenario) -> Applicability:
     """Every theory stands in exactly one of the two lists, but for what only the runs can tell."""
+    if (own := unknown_server(scenario)) is not None:
+        return Applicability({}, [Refusal(name, own) for name in THEORIES])
     facts = Facts(scenario)
     claims: dict[str, Sequence[Claim]] = {}
     refusals = []
@@ -63,3 +67,11 @@ def applicable(scenario: Scenario) -> Applicability:
                 refusals.append(Refusal(name, str(why)))
         claims |= {name: made} if made else {}
     return Applicability(claims, refusals)
+
+
+def unknown_server(scenario: Scenario) -> str | None:
+    """Why nothing is known of a server: somebody else wrote what a job costs, or what goes into one. None: we did."""
+    for each in brought(scenario, resolve(scenario)):
+        if each.kind in {"cost", "composition"}:
+            return f"{each.kind} {each.name} is a plug-in's: what it does is not known here"
+    return None

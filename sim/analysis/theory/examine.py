@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sim.analysis.theory.applicable import Refusal, applicable
+from sim.analysis.theory.applicable import Refusal, applicable, unknown_server
 from sim.analysis.theory.claims import Finding, Replications, Sample
 from sim.analysis.theory.facts import MS_PER_S, DoesNotApply, Facts
 from sim.analysis.theory.load import Load, of_laws, of_result
@@ -108,6 +108,8 @@ def _seeded(scenario: Scenario, runs: int) -> Iterator[Scenario]:
 def _load(scenario: Scenario, result: Result) -> Load:
     """From the laws, if there are any that are known; else from the requests of the first run."""
     values = settings(scenario, resolve(scenario))
+    if unknown_server(scenario) is not None:
+        return of_result(result)
     try:
         sources = Facts(scenario).sources
     except DoesNotApply:

@@ -314,6 +314,7 @@ def _mean_ms(durations: Durations) -> float:
 
 
 def _table(lengths: Lengths, folder: FilePath, name: str) -> Table:
+    need(lengths.own is None, f"{name} of {lengths.distribution}: a plug-in's law, of which no table is known")
     table = table_of(length_law(lengths, folder))
     if table is None:
         raise DoesNotApply(f"{name} of {lengths.distribution}: more than {MOST_LENGTHS:,} lengths")

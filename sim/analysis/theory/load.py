@@ -9,6 +9,7 @@ import numpy as np
 from sim.analysis.theory.alone import longest_chunk
 from sim.analysis.theory.laws import Floats, Table, merged
 from sim.clock import NS_PER_S
+from sim.policies.presets import USES
 from sim.record.result import Result
 from sim.request import NEVER, Ints, Status
 
@@ -103,10 +104,10 @@ def _chunk(settings: Mapping[str, Any]) -> int | None:
 
 
 def of_result(result: Result) -> Load:
-    """Of the requests of a run that were not turned away; of a cost model that is not linear no λ* is known."""
+    """Of the requests of a run that were not turned away; of a cost model or composition not ours no λ* is known."""
     there = (result.requests["status"] != Status.REJECTED) & (result.requests["arrival_ns"] != NEVER)
     columns = {name: result.requests[name][there] for name in _REQUEST_COLUMNS}
-    if result.settings["device.cost"] != "linear":
+    if result.settings["device.cost"] != "linear" or result.settings["scheduler.composition"] not in USES:
         return Load(arrival_rate(columns["arrival_ns"]), None)
     return of_requests(result.settings, columns)
 

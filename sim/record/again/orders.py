@@ -136,7 +136,7 @@ class Line:
 
     def _aged(self, req: "Req") -> Key:
         ageing, key = self.axes.ageing, KEYS[self.axes.order](self, req)
-        if ageing is None:
+        if ageing is None or self.axes.order in NEVER_STARVES:
             return key
         if ageing.by == "ms":
             overdue = self.now_ns >= req.arrival_ns + instant_ns(ageing.value)
@@ -310,6 +310,7 @@ KEYS: Mapping[str, Callable[[Line, "Req"], Key]] = MappingProxyType(
     }
 )
 
+NEVER_STARVES = ("fcfs", "vtc", "drr")
 MOVING = ("hrrn", "vtc", "drr", "lpm", "random")
 PREEMPTIVE = ("priority", "srpt", "edf", "mlfq")
 

@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from sim.clock import instant_ns
-from sim.costs.linear import LinearCost
+from sim.costs.own import cost_of
 from sim.engine.plan import Blocked
 from sim.policies.presets import Choice
 from sim.record.again.fits import reason_against
@@ -77,7 +77,7 @@ class Walk:
         memory = _memory(choice, workload)
         if axes.order not in KEYS:
             raise OffTheRecordError(f"nobody here knows the rule of order {axes.order}")
-        line = line_of(axes, scenario.run.seed, workload, LinearCost.of(scenario.device), memory.cached)
+        line = line_of(axes, scenario.run.seed, workload, cost_of(scenario.device), memory.cached)
         self._server = Server.of(axes, kv, memory, rule or self._recorded, line)
         horizon_ms = scenario.run.horizon_ms
         self._horizon_ns = FOREVER if horizon_ms is None else instant_ns(horizon_ms)
