@@ -163,7 +163,7 @@ GAMMA_WAITS: Mapping[float | str, tuple[float, float, float]] = {
 def gamma_arrivals() -> Iterator[Case]:
     for shape, waits in GAMMA_WAITS.items():
         bursts = max(1.0, 1 / float(shape))
-        sizes = (7_000, round(12_000 * bursts**0.6), round(9_000 * bursts**0.75))
+        sizes = (7_000, round(18_000 * bursts**0.4), 25_000)
         for load, wait, n in zip((0.5, 0.8, 0.9), waits, sizes, strict=True):
             work = poisson(load, GEOMETRIC)
             work["arrivals"] = {"process": "gamma", "burstiness": shape, "rate_per_s": round(1000 * load, 9)}
