@@ -39,7 +39,6 @@ from sim.scenario import Scenario
 from sim.show import escape, show
 from sim.simulation import settings
 from sim.workload.build import plan_of
-from sim.workload.generate import declared
 from sim.workload.sending import is_sent_by_clients, rows_of
 
 SOUND = {**SOUND_TABLES, **rows.SOUND}
@@ -152,7 +151,7 @@ def _check_run(run: Run, scenario: Scenario, provenance: Provenance | None, wher
     if not report.run(WORKLOAD, workload_differs(scenario, [row.id for row in run.requests]), where) or broken:
         return
     choice = resolve(scenario)
-    workload = declared(workload_of(run, scenario), scenario.workload)
+    workload = workload_of(run, scenario)
     tables = tables_of(run, workload, scenario, choice)
     claims = Claims(
         where=where,

@@ -12,18 +12,23 @@ from sim.request import NEVER, Sending, Status
 
 
 def arrivals(facts: Facts) -> Iterator[Difference]:
-    """Who waits for another's end comes so long after it, to the nanosecond, if that is within the run."""
+    """Who waits for another's end comes so long after it, to the nanosecond, if that is within the run.
+
+    After an end by a decision, a nanosecond at least.
+    """
     sending, plan = _sending(facts), facts.claims.asked
     found, ends_ns, horizon_ns = facts.workload.arrival_ns.tolist(), _ends_ns(facts), _horizon_ns(facts)
     last = _last_attempts(sending)
+    cancelled = facts.record.requests["status"] == Status.CANCELLED
     stated = {} if plan is None else dict(zip(plan.all_ids(), plan.arrival_ns.tolist(), strict=True))
     columns = (sending.after.tolist(), sending.pause_ns.tolist(), sending.attempt.tolist())
     for row, (after, pause_ns, attempt) in enumerate(zip(*columns, strict=True)):
         if after == NEVER:
             due = stated.get(facts.workload.id(row), found[row])
         else:
-            before_ns = ends_ns[row - 1 if attempt else last[after]]
-            due = before_ns + pause_ns
+            before = row - 1 if attempt else last[after]
+            before_ns = ends_ns[before]
+            due = before_ns + max(pause_ns, int(cancelled[before]))
             due = NEVER if before_ns == FOREVER or due > horizon_ns else due
         if due != found[row]:
             yield Difference(f"{facts.claims.request(row)}, arrival", _time(due), _time(found[row]))
@@ -52,7 +57,7 @@ def attempts(facts: Facts) -> Iterator[Difference]:
         again = row + 1 < len(attempt) and attempt[row + 1] > number
         due = number < most and cancelled[row] and leaves_ns[row] != FOREVER
         if due and stated[row] != NEVER:
-            due = ends_ns[row] + first_backoffs[number] < stated[row]
+            due = ends_ns[row] + max(first_backoffs[number], 1) < stated[row]
         if due != again:
             yield Difference(
                 f"{facts.claims.request(row)}, sent again", *("yes" if way else "no" for way in (due, again))

@@ -14,7 +14,6 @@ from sim.record.json_shape import shaped
 from sim.record.result import Result
 from sim.request import NEVER
 from sim.workload.build import plan_of
-from sim.workload.generate import declared
 
 Json = dict[str, Any]
 
@@ -75,7 +74,7 @@ class Damaged:
         read = shaped(self.document)
         run = read.runs[self.place]
         scenario = scenarios_of_run(scenario_of(read.scenario), run.name, run.policy)[0]
-        workload = declared(workload_of(run, scenario), scenario.workload)
+        workload = workload_of(run, scenario)
         plan = workload if workload.sending is None else plan_of(scenario, workload)
         self.document["provenance"]["workloadSha256"] = plan.sha256()
 

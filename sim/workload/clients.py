@@ -52,6 +52,10 @@ def lifetime(env: Environment, server: Server, request: Request) -> Generator[Ev
     yield end
 
 
+BEHIND_DECISION_NS = 1
+"""A decision ends who was cancelled, and its client acts after it: an instant later, so that the order shows."""
+
+
 class Wishes(NamedTuple):
     """What clients tell whoever runs the model.
 
@@ -103,21 +107,23 @@ class Clients:
         """Sends a request, waits for its end, thinks, and sends its next one, until there is none."""
         spec = first
         while True:
-            left = yield from self._served(spec)
+            status, left = yield from self._served(spec)
             row, pause_ns = self._next_row(spec.index, left=left)
             if row is None:
                 return
+            if status is Status.CANCELLED:
+                pause_ns = max(pause_ns, BEHIND_DECISION_NS)
             if pause_ns:
                 self._wishes.expect(int(self._env.now) + pause_ns)
                 yield self._env.timeout(pause_ns)
             spec = self._workload.spec(row)
 
-    def _served(self, spec: RequestSpec) -> Generator[Event, object, bool]:
-        """One request, from now to its end. Whether it ended because its client ran out of patience."""
+    def _served(self, spec: RequestSpec) -> Generator[Event, object, tuple[object, bool]]:
+        """One request, from now to its end. How it ended, and whether that was because its client lost patience."""
         env, server, row = self._env, self._server, spec.index
         if spec.cancel_ns is not None and spec.cancel_ns < spec.arrival_ns:
             server.cancel(Request(spec, self._max_model_tokens))
-            return False
+            return None, False
         now_ns = self.arrival_ns[row] = int(env.now)
         request = Request(spec._replace(arrival_ns=now_ns), self._max_model_tokens)
         end = server.submit(request)
@@ -130,18 +136,19 @@ class Clients:
             if not request.ended and not request.emitted:
                 self.cancel_ns[row] = env.now
                 server.cancel(request)
-                return (yield end) is Status.CANCELLED
+                status = yield end
+                return status, status is Status.CANCELLED
         if cancel_ns is not None and not request.ended:
             yield end | env.timeout(cancel_ns - int(env.now))
             server.cancel(request)
-        yield end
-        return False
+        return (yield end), False
 
     def _next_row(self, row: int, *, left: bool) -> tuple[int | None, int]:
         """The row to be sent next, and how long after now: another attempt, or the client's next request."""
         attempt, pause_ns = int(self._sending.attempt[row]), self._sending.pause_ns
         if left and attempt < self._retries:
-            again, backoff_ns, cancel_ns = row + 1, int(pause_ns[row + 1]), int(self._workload.cancel_ns[row])
+            again, cancel_ns = row + 1, int(self._workload.cancel_ns[row])
+            backoff_ns = max(int(pause_ns[again]), BEHIND_DECISION_NS)
             if cancel_ns == NEVER or self._env.now + backoff_ns < cancel_ns:
                 self.needed[again] = True
                 return again, backoff_ns

@@ -119,7 +119,12 @@ def runs(name: str) -> dict[str, Run]:
     return {run["name"]: run for run in as_json(results(name))["runs"]}
 
 
-@pytest.mark.parametrize("name", LOADS)
+HEAVY = ("closed-loop-overload", "diurnal", "bursty-vs-poisson")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in HEAVY else name for name in LOADS]
+)
 def test_the_record_is_sound(name: str, tmp_path: Path) -> None:
     write.save_all(list(results(name).values()), tmp_path / name)
     assert verify(tmp_path / name).findings == []

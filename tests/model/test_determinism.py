@@ -222,7 +222,13 @@ def test_the_resolved_scenario_runs_again_to_the_same_bytes(with_variants: bool,
         }
 
 
-@pytest.mark.parametrize("name", [name for name in gallery.names() if name != "azure-conv"])  # it needs its trace
+HEAVY = ("closed-loop-overload", "multi-turn", "diurnal", "bursty-vs-poisson")
+READY = [name for name in gallery.names() if name != "azure-conv"]  # it needs its trace
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in HEAVY else name for name in READY]
+)
 def test_so_does_that_of_every_ready_scenario(name: str, tmp_path: Path) -> None:
     write.save_all([each.run() for each in plan(sim.load(name))], tmp_path / "first")
     first = digests(tmp_path / "first")

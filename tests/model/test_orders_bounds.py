@@ -42,25 +42,25 @@ def unit_jobs(rng: random.Random) -> list[Document]:
     return [{"arrival_ms": at, "prompt_tokens": prompt, "output_tokens": rng.randint(1, 12)} for at in arrivals]
 
 
-@pytest.mark.parametrize("first", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(500, 5000, 500))])
+@pytest.mark.parametrize("first", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(250, 5000, 250))])
 def test_preemptive_srpt_is_never_worse_than_fcfs_where_recomputation_is_free(first: int) -> None:
     better = preempted = 0
-    for seed in range(first, first + 500):
+    for seed in range(first, first + 250):
         requests = unit_jobs(random.Random(seed))
         srpt = run(requests, UNIT, order="srpt", preemptive=True)
         difference = total_e2e_ns(run(requests, UNIT)) - total_e2e_ns(srpt)
         assert difference >= 0, f"seed {seed}: {requests}"
         better += difference > 0
         preempted += bool(srpt.requests["preemptions"].any())
-    assert better > 100 and preempted > 50, "the loads hardly tell the two apart"  # noqa: PT018
+    assert better > 50 and preempted > 25, "the loads hardly tell the two apart"  # noqa: PT018
 
 
-@pytest.mark.parametrize("first", range(0, 1000, 500))
+@pytest.mark.parametrize("first", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(250, 2000, 250))])
 def test_sjf_is_never_worse_than_fcfs_if_all_are_there_at_once(first: int) -> None:
     """A prefill token and a decode cost the same, so that tokens are time."""
     device = {"prefill_ms_per_token": 1, "decode_ms_per_batch": 1}
     better = 0
-    for seed in range(first, first + 500):
+    for seed in range(first, first + 250):
         rng = random.Random(seed)
         requests = [
             {"prompt_tokens": rng.randint(1, 9), "output_tokens": rng.randint(1, 9)} for _ in range(rng.randint(2, 8))
@@ -68,7 +68,7 @@ def test_sjf_is_never_worse_than_fcfs_if_all_are_there_at_once(first: int) -> No
         difference = total_e2e_ns(run(requests, device)) - total_e2e_ns(run(requests, device, order="sjf"))
         assert difference >= 0, f"seed {seed}: {requests}"
         better += difference > 0
-    assert better > 200
+    assert better > 100
 
 
 def test_srpt_can_lose_where_recomputation_costs() -> None:

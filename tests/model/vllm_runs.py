@@ -21,7 +21,8 @@ from zlib import crc32
 
 import sim
 from sim.engine.plan import Job
-from sim.record.replay import Event, events
+from sim.record.queues import events_of
+from sim.record.replay import Event
 from sim.record.result import Result
 from sim.record.tables import PREFILL
 from sim.request import Request, Status
@@ -295,7 +296,7 @@ def _rows_of_record(result: Result) -> Iterator[Step]:
             "f": event.free_blocks,
         }
 
-    return map(row, events(result.record, result.settings["scheduler.order"]))
+    return map(row, events_of(result))
 
 
 def _digest(step: Step) -> Step:

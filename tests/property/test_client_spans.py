@@ -19,7 +19,7 @@ from sim.analysis.verify import verify_document
 from sim.request import Status
 
 AT_ONCE = 50
-QUICK = 6
+QUICK = 3
 """So many times so many scenarios in the quick tests; in the slow ones there are 2,000 more."""
 
 

@@ -46,7 +46,7 @@ def compare(first: int, folder: Path) -> None:
     assert preempted, "nobody ever lost a place: the comparison says little"
 
 
-@pytest.mark.parametrize("first", range(0, 200, AT_ONCE))
+@pytest.mark.parametrize("first", range(0, 150, AT_ONCE))
 def test_decided_again(first: int, tmp_path: Path) -> None:
     compare(first, tmp_path)
 

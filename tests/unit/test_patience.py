@@ -15,6 +15,7 @@ from tiny import checked, column, ends, log, request, tokens
 import sim
 from sim.analysis.verify import verify, verify_document
 from sim.errors import ScenarioError
+from sim.workload import own_format
 from sim.workload.build import build
 
 DEVICE = {"prefill_ms_per_token": 0.1, "decode_ms_per_batch": 1}
@@ -226,11 +227,11 @@ def test_one_that_is_to_come_back_after_the_horizon_has_not_arrived() -> None:
 
 def test_an_attempt_finds_in_the_cache_what_the_one_before_computed() -> None:
     """One slot: B is computed from 1 to 2 and leaves in it at 1.5, with a token too late; its 10 tokens of prompt are
-    two full blocks of 4 and a rest. Again at 2, it has 2 left to compute."""
+    two full blocks of 4 and a rest. Again behind the decision at 2, it has 2 left to compute."""
     kv = {"blocks": 20, "block_tokens": 4, "prefix_cache": True}
     run = simulate(A, request("B", 0, 10, 3), patience_ms=1.5, retry={"attempts": 1}, kv=kv)
     assert column(run, "cachedTokens") == {"A": 0, "B": 0, "B~2": 8}
-    assert (2.0, 2.2, "prefill B~2 2") in log(run)
+    assert (2.000001, 2.200001, "prefill B~2 2") in log(run)
 
 
 def test_a_child_of_one_that_was_tried_again_shares_with_the_first_attempt() -> None:
@@ -335,3 +336,50 @@ def test_backoffs_of_a_great_factor_stay_within_the_clock() -> None:
     assert workload.sending is not None
     assert workload.sending.pause_ns[1:4].tolist() == [10**6, 10**12, 10**15]
     assert int(np.max(workload.sending.pause_ns)) == 10**15
+
+
+def test_who_is_set_off_by_a_decision_comes_behind_it_in_a_saved_workload_as_well(tmp_path: Path) -> None:
+    """A runs from 0 to 8.5 ms beside B, who leaves at 5; the decision at 8.5 ends B, and B~2 comes after it.
+
+    A nanosecond after, so that whoever sees only the times, as a replay does, decides the same at 8.5.
+    """
+    document: dict[str, Any] = {
+        "schema": 1,
+        "name": "behind",
+        "workload": {
+            "requests": [
+                {"id": "A", "prompt_tokens": 4, "output_tokens": 2},
+                {"id": "B", "prompt_tokens": 4, "output_tokens": 3},
+            ],
+            "patience_ms": 5,
+            "retry": {"attempts": 1},
+        },
+    }
+    first = sim.simulate(sim.load(document))
+    assert first.requests["arrival_ns"][-1] == 8_500_001
+    saved = tmp_path / "w.jsonl"
+    saved.write_text("".join(own_format.lines_of(first.record.workload)))
+    again = sim.simulate(sim.load({**document, "workload": {"trace": {"path": str(saved)}}}))
+    for name in ("ended_ns", "first_token_ns", "status"):
+        assert again.requests[name].tolist() == first.requests[name].tolist()
+
+
+def test_a_deadline_is_that_of_the_first_attempt_however_the_requests_were_made(tmp_path: Path) -> None:
+    """Two come at 0, the second leaves at 10 and comes back when the first is done: its deadline is still 30."""
+    document: dict[str, Any] = {
+        "schema": 1,
+        "name": "deadline",
+        "workload": {
+            "count": 2,
+            "arrivals": {"process": "batch", "size": 2, "period_ms": 20},
+            "prompt_tokens": {"distribution": "fixed", "value": 10},
+            "output_tokens": {"distribution": "fixed", "value": 1},
+            "deadline_after_ms": 30,
+            "patience_ms": 10,
+            "retry": {"attempts": 1},
+        },
+    }
+    result = sim.simulate(sim.load(document))
+    assert (result.record.workload.deadline_ns - result.record.workload.arrival_ns[0]).tolist() == [30_000_000] * 3
+    result.save(tmp_path / "x.json")
+    assert verify(tmp_path / "x.json").ok

@@ -109,7 +109,7 @@ def test_a_turn_that_is_tried_again_delays_the_next_one() -> None:
     """Sessions A and B begin at 0, with turns of 10 and 10 + 1 + 10 tokens; nobody waits for more than 0.75 ms.
 
     A's are computed from 0 to 1 and from 1 to 3.1 (it leaves at 1.75, but is done with the job in flight). B leaves at
-    0.75, goes at 1, and comes again at 2; it leaves at 2.75, goes at 3.1, and its next turn comes then.
+    0.75, goes at 1, and comes again at 2; it leaves at 2.75, goes at 3.1, and its next turn comes behind that.
     """
     scenario = talk(2, at_ms=(0, 0), output=1, patience_ms=0.75, retry={"attempts": 1, "backoff_ms": 1})
     run = checked(sim.simulate(scenario))
@@ -118,11 +118,11 @@ def test_a_turn_that_is_tried_again_delays_the_next_one() -> None:
         "r000002": 1.0,
         "r000003": 0.0,
         "r000003~2": 2.0,
-        "r000004": 3.1,
+        "r000004": 3.100001,
     }
     assert ends(run)["r000003"] == ("cancelled", "waiting", 1.0)
     assert ends(run)["r000003~2"] == ("cancelled", "waiting", 3.1)
-    assert ends(run)["r000004"] == ("finished", None, 5.2)
+    assert ends(run)["r000004"] == ("finished", None, 5.200001)
 
 
 def test_turns_are_drawn_and_policies_meet_the_same() -> None:

@@ -39,13 +39,13 @@ class Senders:
         return True
 
     def ended(self, row: int, at_ns: int, *, cancelled: bool) -> Iterator[tuple[int, int]]:
-        """What its end sets off: ``(when, which)``."""
-        attempt = self._attempt[row]
+        """What its end sets off: ``(when, which)``; after a decision that ended it, a ns later at the earliest."""
+        attempt, least_ns = self._attempt[row], int(cancelled)
         again = row + 1 < len(self._attempt) and self._attempt[row + 1] == attempt + 1
         if cancelled and row in self._left and again:
-            yield at_ns + self._pause_ns[row + 1], row + 1
+            yield at_ns + max(self._pause_ns[row + 1], least_ns), row + 1
         elif (following := self._following.get(row - attempt)) is not None:
-            yield at_ns + self._pause_ns[following], following
+            yield at_ns + max(self._pause_ns[following], least_ns), following
 
 
 def cancel_times(workload: Workload) -> list[int]:
