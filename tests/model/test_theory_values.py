@@ -218,13 +218,21 @@ def test_many_slots_are_no_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "short_steps", "latency"), [(5, 0.577778, 0.5834), (20, 0.866667, 0.8751), (40, 2.6, 2.6258)]
+    ("rate", "short_steps", "half_a_step", "by_chain"),
+    [(5, 0.577778, 0.5835, 0.582980), (20, 0.866667, 0.8752, 0.874999), (40, 2.6, 2.6258, None)],
 )
-def test_steps_that_grow_with_those_who_share_them(rate: float, short_steps: float, latency: float) -> None:
-    """a = 10 ms, b = 0.4 ms, 50 steps on average."""
+def test_steps_that_grow_with_those_who_share_them(
+    rate: float, short_steps: float, half_a_step: float, by_chain: float | None
+) -> None:
+    """a = 10 ms, b = 0.4 ms, 50 steps on average.
+
+    With half a mean step it is a little too much. The third value is exact for a geometric number of steps: of the
+    Markov chain at their ends, n to Binomial(n, 0.98) + Poisson(λ (a + b n)).
+    """
     sharing = Sharing(fixed=0.010, each=0.0004, rate=rate, mean_steps=50)
     assert sharing.mean_stay(50) == digits(short_steps)
-    assert sharing.mean_latency == digits(latency, 4)
+    assert sharing.mean_latency == pytest.approx(half_a_step, rel=1e-3)
+    assert by_chain is None or sharing.mean_latency == pytest.approx(by_chain, rel=2e-5)
     assert sharing.mean_stay(150) == pytest.approx(3 * sharing.mean_stay(50))
 
 
@@ -232,6 +240,7 @@ def test_steps_that_grow_with_those_who_share_them(rate: float, short_steps: flo
 def test_without_a_fixed_cost_steps_are_processor_sharing(load: float, slowdown: float) -> None:
     sharing = Sharing(fixed=0, each=0.001, rate=load * 20, mean_steps=50)
     assert sharing.mean_stay(50) == pytest.approx(slowdown * 0.05)
+    assert sharing.mean_latency == sharing.mean_stay(50)
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ GAMMA_WAITS: Mapping[float | str, tuple[float, float, float]] = {
 def gamma_arrivals() -> Iterator[Case]:
     for shape, waits in GAMMA_WAITS.items():
         bursts = max(1.0, 1 / float(shape))
-        sizes = (7_000, round(12_000 * bursts**0.6), round(9_000 * bursts**0.75))
+        sizes = (7_000, round(18_000 * bursts**0.4), 25_000)
         for load, wait, n in zip((0.5, 0.8, 0.9), waits, sizes, strict=True):
             work = poisson(load, GEOMETRIC)
             work["arrivals"] = {"process": "gamma", "burstiness": shape, "rate_per_s": round(1000 * load, 9)}
@@ -206,7 +206,7 @@ def constant_steps() -> Iterator[Case]:
         values |= {"share of time in a step": 2 * (latency - steps)}
         named = {f"constant steps: {name}": value for name, value in values.items()}
         work = poisson(rate, ONE, fixed(steps))
-        yield Case(f"constant steps {rate} x {steps}", 0.5, 2_500, work, STEP, BATCH, named)
+        yield Case(f"constant steps {rate} x {steps}", 0.5, 2_500, work, STEP, BATCH, named, accuracy=2e-5)
 
 
 BULK = {
@@ -235,17 +235,18 @@ SHARED = "processor sharing: mean latency"
 
 
 def shared_steps() -> Iterator[Case]:
-    """a = 10 ms, b = 0.4 ms, also for the one prompt token; and a = 0."""
+    """a = 10 ms, b = 0.4 ms, also for the one prompt token; and a = 0. Exact for a geometric number of steps."""
     device = {"job_ms": 10, "prefill_ms_per_token": 0.4, "decode_ms_per_request": 0.4}
-    for rate, latency, n in ((5, 583.4, 3_000), (20, 875.1, 8_000), (40, 2625.8, 30_000)):
+    for rate, latency, n in ((5, 582.98, 3_000), (20, 875.00, 8_000), (40, 2625.0, 30_000)):
         for name, law in FIFTY.items():
             load = rate * 0.02
             work = poisson(rate / 1000, ONE, law)
             case = f"shared steps, {name} {load:.1f}"
-            yield Case(case, load, n, work, device, BATCH, {SHARED: latency}, accuracy=1e-4, short=rate < 40)
+            requests = n if name == "fixed" or rate == 40 else 3 * n  # lengths that vary add to what varies
+            yield Case(case, load, requests, work, device, BATCH, {SHARED: latency}, accuracy=1e-4, short=rate < 40)
     device = {"prefill_ms_per_token": 1, "decode_ms_per_request": 1}
-    for load, n in ((0.5, 4_000), (0.8, 16_000), (0.9, 12_000)):
-        latency = 50 / (1 - load) + load / (1 - load) / 2
+    for load, n in ((0.5, 12_000), (0.8, 16_000), (0.9, 12_000)):
+        latency = 50 / (1 - load)
         work = poisson(load / 50, ONE, FIFTY["fixed"])
         case = f"shared steps, a = 0 {load}"
         yield Case(case, load, n, work, device, BATCH, {SHARED: latency}, short=load == 0.5)

@@ -104,9 +104,22 @@ class Sharing:
         return steps * (self.fixed + self.each) / (1 - self.load)
 
     @property
+    def busy(self) -> float:
+        """The share of time in which somebody is present, 1 - (1 - r)^(a / b + 1)."""
+        return 1 - float((1 - self.load) ** (self.fixed / self.each + 1))
+
+    @property
+    def boundary(self) -> float:
+        """What it costs on average that who arrives during a step has to wait for its end: a / (2 (1 - r)), if busy.
+
+        Half a mean step is (a + b n̄) / 2; but as long as some wait, the others are served faster, by b r / (2 (1 - r)).
+        Without a, waiting for the end of a step costs nothing on average: the same work is done in the same time.
+        """
+        return self.busy * self.fixed / (2 * (1 - self.load))
+
+    @property
     def mean_latency(self) -> float:
-        """Of all, with the half step that an arrival waits for the step under way: + (a + b n̄) / 2."""
-        return self.mean_stay(self.mean_steps) + (self.fixed + self.each * self.mean_present) / 2
+        return self.mean_stay(self.mean_steps) + self.boundary
 
 
 def mean_field_tpot(fixed: float, each: float, load: float) -> float:

@@ -146,13 +146,12 @@ def shared_steps(facts: Facts) -> Iterator[Claim]:
             otherwise=LIMITED,
         )
 
-    residual = sharing.mean_latency - sharing.mean_stay(steps)
     yield claim("mean latency", sharing.mean_latency, _mean_of("e2e_ns"))
     lengths = facts.outputs.tokens.tolist()
     if 1 < len(lengths) <= 4:
         for length in lengths:
             measure = _among(lambda sample, o=length: sample.columns["output_tokens"] == o)  # type: ignore[misc]
-            yield claim(f"mean latency at {length} tokens", sharing.mean_stay(length) + residual, measure)
+            yield claim(f"mean latency at {length} tokens", sharing.mean_stay(length) + sharing.boundary, measure)
 
 
 def _among(which: Callable[[Sample], "np.typing.NDArray[np.bool_]"]) -> Measure:
