@@ -94,8 +94,9 @@ def test_blocks_of_a_trace_end_with_the_prompt(tmp_path: Path) -> None:
 
 def test_texts_of_ragpulse_have_the_lengths_of_the_side_files(tmp_path: Path) -> None:
     sides = {"1_sys_prompt": {1: 20}, "2_passages": {2: 7}, "4_user_input": {3: 30, 4: 4}}
+    keys = {"1_sys_prompt": "sys_prompt_id", "2_passages": "passage_id", "4_user_input": "user_input_id"}
     for name, lengths in sides.items():
-        rows = "\n".join(f'{{"passage_id": {id_}, "token_length": {n}}}' for id_, n in lengths.items())
+        rows = "\n".join(f'{{"{keys[name]}": {id_}, "token_length": {n}}}' for id_, n in lengths.items())
         (tmp_path / f"{name}.jsonl").write_text(rows)
     found = read(tmp_path, RAG)
     assert found.pieces is not None
@@ -105,6 +106,13 @@ def test_texts_of_ragpulse_have_the_lengths_of_the_side_files(tmp_path: Path) ->
     assert "no side file has the length of id 4" in complaints(tmp_path, RAG)[0]
     (tmp_path / "4_user_input.jsonl").write_text('{"passage_id": 1, "token_length": 30}')
     assert "id 1 has 30 tokens here and 20 elsewhere" in complaints(tmp_path, RAG)[0]
+
+
+@pytest.mark.parametrize("keys", ['"length": 1', '"history_id": 1, "passage_id": 2', '"ident": 1'])
+def test_a_row_of_a_side_file_has_one_id(tmp_path: Path, keys: str) -> None:
+    (tmp_path / "3_history.jsonl").write_text(f'{{{keys}, "token_length": 5}}')
+    (line,) = complaints(tmp_path, RAG)
+    assert line.startswith("3_history.jsonl (line 1): no row of a side file")
 
 
 def test_without_side_files_ragpulse_shares_nothing_and_says_so(tmp_path: Path) -> None:
