@@ -422,8 +422,23 @@ def test_what_rows_say_of_one_another(tmp_path: Path, lines: str, said: str) -> 
     assert said in complaints(tmp_path, text, "jsonl")[0]
 
 
+@pytest.mark.parametrize(
+    ("header", "rows", "said"),
+    [
+        ("max_tokens", "0,5,3,4\n0,5,3,2", "max_tokens = 2: too small; at least the row's output_tokens"),
+        ("prefix_group,prefix_tokens", "0,5,3,g,5\n0,5,3,g,9", "prefix_tokens = 9: too large; at most the"),
+        ("prefix_tokens", "0,5,3,0\n0,5,3,2", "prefix_tokens = 2: without prefix_group"),
+        ("parent_tokens", "0,5,3,0\n0,5,3,2", "parent_tokens = 2: without parent"),
+    ],
+)
+def test_what_rows_say_is_checked_where_none_has_an_id(tmp_path: Path, header: str, rows: str, said: str) -> None:
+    (line,) = complaints(tmp_path, f"arrival_ms,prompt_tokens,output_tokens,{header}\n{rows}", "csv")
+    assert line.startswith(f"t (line 3): {said}")
+
+
 def test_too_many_ids_for_a_prompt_tell_of_the_size_of_blocks(tmp_path: Path) -> None:
-    (line,) = complaints(tmp_path, TIMED, "mooncake")
+    (line, _) = complaints(tmp_path, TIMED, "mooncake")
+    assert line.startswith("t (line 1): ")
     assert line.endswith("3 ids for a prompt of 48 tokens; at most 1 blocks of 512 tokens (hash_block_tokens)")
 
 
