@@ -121,7 +121,8 @@ def loads(plans: Sequence[Plan], results: Sequence[Result]) -> Iterator[str]:
 def _by_themselves_ns(workload: Workload) -> Ints:
     """When those arrived that no other request brought: no later turn, no second attempt."""
     sending = workload.sending
-    return workload.arrival_ns if sending is None else workload.arrival_ns[sending.after == NEVER]
+    arrival_ns = workload.arrival_ns if sending is None else workload.arrival_ns[sending.after == NEVER]
+    return arrival_ns[arrival_ns != NEVER]
 
 
 def skipped(scenario: Scenario) -> Iterator[str]:

@@ -160,7 +160,7 @@ def plan(scenario: Scenario, found: Workload) -> Workload | None:
     base = asked(scenario)
     if not is_sent_by_clients(scenario.workload):
         return base
-    return planned(without_attempts(found) if base is None else base, scenario.workload, scenario.run.seed)
+    return planned(without_attempts(found, retried=scenario.workload.retry is not None) if base is None else base, scenario.workload, scenario.run.seed)
 
 
 def asked(scenario: Scenario) -> Workload | None:

@@ -1,19 +1,22 @@
 """A trace by itself: what is in it, what a reader might get wrong, and another format of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from sim.clock import NS_PER_MS
 from sim.complaints import unknown_name
 from sim.errors import OutputError, ScenarioError
 from sim.record import store
 from sim.record.place import nothing_is_ours
-from sim.request import Workload
+from sim.request import NEVER, Workload
 from sim.scenario import Scenario
 from sim.show import show, show_path
 from sim.workload.own_format import VERSION, lines_of
+from sim.workload.sending import kept
 from sim.workload.trace_formats import FORMATS
 from sim.workload.trace_stats import Lengths, Stats, stats
 from sim.workload.trace_values import ISO
@@ -141,13 +144,18 @@ def check_format(format_: str) -> None:
 def save_workload(workloads: Sequence[Workload], target: Path) -> list[str]:
     """The workload that the first run met, to be read as format ``headway``; one of ours is replaced.
 
-    What to note: whether other runs met another one.
+    Requests that the run never sent are left out: a later turn, say, whose turn before had not ended at the horizon.
+    What to note: how many these are, and whether other runs met another workload.
     """
     first, *others = workloads
-    store.write_file(target, (line.encode("utf-8") for line in lines_of(first)), ours=is_workload)
-    if all(other is first or other.sha256() == first.sha256() for other in others):
-        return []
-    return [f"{show_path(target)} has the workload of the first run; others met another one"]
+    sent = np.flatnonzero(first.arrival_ns != NEVER)
+    unsent = len(first) - len(sent)
+    saved = kept(replace(first, sending=None), sent) if unsent else first
+    store.write_file(target, (line.encode("utf-8") for line in lines_of(saved)), ours=is_workload)
+    notes = [f"{show_path(target)} leaves out {unsent} of {len(first)} requests, which were never sent"] * bool(unsent)
+    if any(other is not first and other.sha256() != first.sha256() for other in others):
+        notes.append(f"{show_path(target)} has the workload of the first run; others met another one")
+    return notes
 
 
 def check_saving(target: Path) -> None:

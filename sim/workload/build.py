@@ -35,7 +35,7 @@ def plan_of(scenario: Scenario, shown: Workload) -> Workload:
     asked = scenario.workload
     if asked.trace is None:
         return build(scenario)[0]
-    return planned(without_attempts(shown), asked, scenario.run.seed)
+    return planned(without_attempts(shown, retried=asked.retry is not None), asked, scenario.run.seed)
 
 
 def of_requests(requests: Sequence[Request]) -> Workload:

@@ -1,5 +1,6 @@
 """RAGPulse: prompts put together from five lists of texts, whose lengths stand in side files beside the trace."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ PARTS = ("sys_prompt", "passages_ids", "history", "web_search", "user_input")
 """In the order of the prompt."""
 
 SIDE_FILES = ("1_sys_prompt.jsonl", "2_passages.jsonl", "3_history.jsonl", "4_user_input.jsonl", "5_web_search.jsonl")
-ID_KEYS = ("passage_id", "hash_id", "hash_ids", "id")
+ID_KEY = re.compile(r"(.+_)?id|hash_ids").fullmatch
+"""Each side file calls its ids something else: ``sys_prompt_id``, ``passage_id``, ``history_id``, ..."""
 
 
 class RagRows(JsonRows):
@@ -63,11 +65,11 @@ def _read_side(file: TraceFile, line: int, text: str, tokens: dict[int, int]) ->
         row = parse(text)
         if not isinstance(row, dict):
             raise BadValueError(wrong_type("an object", row))
-        key = next((key for key in ID_KEYS if key in row), None)
-        if key is None or "token_length" not in row:
+        keys = [key for key in row if ID_KEY(key)]
+        if len(keys) != 1 or "token_length" not in row:
             raise BadValueError('no row of a side file; like {"passage_id": 3, "token_length": 298}')
         length = whole_of_value(row["token_length"], COUNT)
-        for id_ in ids_of(row[key] if isinstance(row[key], list) else [row[key]]):
+        for id_ in ids_of(found if isinstance(found := row[keys[0]], list) else [found]):
             if tokens.setdefault(id_, length) != length:
                 raise BadValueError(f"id {id_} has {length} tokens here and {tokens[id_]} elsewhere; one length each")
     except BadValueError as bad:

@@ -8,9 +8,10 @@ import numpy as np
 
 from sim.clock import instant_ns
 from sim.errors import ScenarioError
-from sim.fields import MAX_TOKENS
+from sim.fields import MAX_TOKENS, TEXT_LENGTH
 from sim.generated import MAX_REQUESTS
 from sim.request import NEVER, Flags, Ints, Sending, Workload, default_id
+from sim.show import show
 from sim.tables import Workload as Asked
 from sim.workload.streams import stream
 
@@ -88,7 +89,21 @@ def planned(base: Workload, asked: Asked, seed: int) -> Workload:
         raise ScenarioError(
             f"workload.retry.attempts = {len(backoffs_ns)}: too large for {len(base)} requests; at most {most}"
         )
+    _check_names(workload.ids or (), len(backoffs_ns) + 1)
     return _with_attempts(workload, backoffs_ns)
+
+
+def _check_names(ids: Sequence[str], attempts: int) -> None:
+    """``ScenarioError``: an id that further attempts can't be named after, so that each is told from every other."""
+    longest = TEXT_LENGTH - len(f"~{attempts}")
+    for id_ in ids:
+        _, tilde, number = id_.rpartition("~")
+        if tilde and number.isdecimal():
+            raise ScenarioError(f"workload.retry: id {show(id_)} ends like that of a second attempt; not with retry")
+        if len(id_) > longest:
+            raise ScenarioError(
+                f"workload.retry: id {show(id_)} has {len(id_)} characters; at most {longest}, with ~{attempts} behind"
+            )
 
 
 def _with_attempts(workload: Workload, backoffs_ns: Ints) -> Workload:
@@ -147,9 +162,12 @@ def kept(workload: Workload, rows: Ints) -> Workload:
     return replace(found, parent=new[found.parent], sending=sending, ids=ids)
 
 
-def without_attempts(shown: Workload) -> Workload:
-    """Of a trace's requests as a run met them, those of the trace: sent once each, and given up by nobody."""
-    first = [row for row in range(len(shown)) if not _is_attempt(shown, row)]
+def without_attempts(shown: Workload, *, retried: bool) -> Workload:
+    """Of a trace's requests as a run met them, those of the trace: sent once each, and given up by nobody.
+
+    ``retried``: whether the scenario has them sent again; else an id like that of a second attempt is the trace's own.
+    """
+    first = [row for row in range(len(shown)) if not (retried and _is_attempt(shown, row))]
     base = kept(replace(shown, sending=None), np.array(first, dtype=np.int64))
     return replace(base, cancel_ns=np.full(len(first), NEVER, dtype=np.int64))
 

@@ -58,7 +58,7 @@ class Columns:
         self.zero_lines: list[int] = []
         """Of the first of them."""
         self.lines = array("q")
-        """The line of each: kept only where a complaint about two rows may need it."""
+        """The line of each."""
         self.ints = {key: array("q") for key in keys if key in BOUNDS or key in ("arrival", "deadline", "cancel")}
         self.texts: dict[str, list[str]] = {key: [] for key in keys if key not in self.ints and key != "hash_ids"}
         self.piece_counts, self.piece_ids = array("q"), array("q")
@@ -105,7 +105,6 @@ class _Row:
         self.broken = 0
         self._file, self._rows, self._columns, self._take = file, rows, columns, take
         self._appends: list[Callable[[Any], None]] = [self._append_of(key) for key in rows.keys]
-        self._keeps_lines = bool({"id", "parent"} & {*rows.keys})
         at = {key: place for place, key in enumerate(rows.keys)}
         self._prompt, self._output = (at[key] for key in NEEDED)
         self._arrival = at.get("arrival")
@@ -144,8 +143,7 @@ class _Row:
             return
         for append, value in zip(self._appends, values, strict=True):
             append(value)
-        if self._keeps_lines:
-            self._columns.lines.append(line)
+        self._columns.lines.append(line)
 
     def begin(self, record: Any) -> None:
         """The first row starts the clock, whether it is taken or not."""

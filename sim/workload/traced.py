@@ -1,5 +1,6 @@
 """From ``[workload.trace]`` to a workload."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 from sim.errors import ScenarioError
 from sim.request import NEVER, Ints, Workload, default_id
 from sim.scenario import Scenario, Trace
+from sim.show import show
 from sim.tables import Workload as Asked
 from sim.workload.generate import arrival_law, declared
 from sim.workload.streams import stream
@@ -86,10 +88,14 @@ def workload_of(rows: TraceRows) -> Workload:
 
 
 def _ids(ids: list[str] | None) -> list[str] | None:
-    """Those that are given; a request without one goes by its place."""
+    """Those that are given; a request without one goes by its place. ``ScenarioError``: two have the same."""
     if ids is None:
         return None
     named = [id_ or default_id(place) for place, id_ in enumerate(ids)]
+    if len(set(named)) < len(named):
+        twice = next(id_ for id_, times in Counter(named).items() if times > 1)
+        why = ", one of them by its place in order of arrival" if "" in ids else ""
+        raise ScenarioError(f"workload.trace: two requests have the id {show(twice)}{why}; each its own")
     return None if named == [default_id(place) for place in range(len(named))] else named
 
 

@@ -184,10 +184,11 @@ def _pieces(columns: Columns, prompt: Ints, asked: _Asked) -> Pieces | None:
     if size is None:
         raise ScenarioError("workload.trace.hash_block_tokens: missing; how many tokens one of hash_ids stands for")
     most = -(-prompt // size)
-    if (counts > most).any():
-        row = int(np.flatnonzero(counts > most)[0])
-        said = f"row {row + 1} of those taken has {counts[row]} ids for a prompt of {prompt[row]} tokens"
-        raise asked.file.error(f"{said}; at most {most[row]} blocks of {size} tokens (hash_block_tokens)")
+    for row in np.flatnonzero(counts > most).tolist():
+        said = f"{counts[row]} ids for a prompt of {prompt[row]} tokens"
+        allowed = f"at most {most[row]} blocks of {size} tokens (hash_block_tokens)"
+        asked.file.complain_of_line(columns.lines[row], f"{said}; {allowed}")
+    asked.file.raise_problems()
     pieces = Pieces.of(counts, ids, np.full(len(ids), size, dtype=np.int64))
     ends = pieces.offsets[1:][counts > 0] - 1
     pieces.tokens[ends] = np.minimum(size, (prompt - size * (counts - 1))[counts > 0])

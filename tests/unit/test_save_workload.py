@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import sim
@@ -11,6 +12,7 @@ from sim import cli
 from sim.analysis.traced import save_workload
 from sim.errors import OutputError, ScenarioError
 from sim.record import parquet_form, write
+from sim.request import NEVER
 from sim.workload.traces import Form, read_trace
 
 EVERYTHING: list[dict[str, Any]] = [
@@ -73,6 +75,40 @@ def test_a_replay_has_the_same_record(tmp_path: Path, monkeypatch: pytest.Monkey
         again = sim.simulate(scenario({"trace": {"path": "w.jsonl", "format": format_}}))
         assert again.record.workload.sha256() == first.record.workload.sha256()
         assert tables(again, tmp_path / f"again-{format_}") == tables(first, tmp_path / f"first-{format_}")
+
+
+UNTIL_THE_HORIZON: dict[str, dict[str, Any]] = {
+    "sessions": {
+        "count": 4,
+        "arrivals": {"process": "given", "times_ms": [0, 5, 300, 301]},
+        "sessions": {"turns": {"distribution": "fixed", "value": 3}, "think_ms": 100},
+    },
+    "clients": {"count": 9, "clients": {"users": 2, "think_ms": 150}},
+    "second attempts": {
+        "count": 5,
+        "arrivals": {"process": "deterministic", "rate_per_s": 20},
+        "patience_ms": 1,
+        "retry": {"attempts": 3, "backoff_ms": 100},
+    },
+}
+
+
+@pytest.mark.parametrize("name", UNTIL_THE_HORIZON)
+def test_what_was_never_sent_is_left_out(tmp_path: Path, name: str) -> None:
+    """A replay with the same horizon tells the same of all that were sent."""
+    lengths = {f"{of}_tokens": {"distribution": "fixed", "value": 8} for of in ("prompt", "output")}
+    base = {"schema": 1, "name": "s", "run": {"horizon_ms": 350}}
+    first = sim.simulate(sim.load({**base, "workload": {**UNTIL_THE_HORIZON[name], **lengths}}))
+    sent = np.flatnonzero(first.requests["arrival_ns"] != NEVER)
+    total = len(first.record.workload)
+    (note,) = save_workload([first.record.workload], tmp_path / "w")
+    assert 0 < len(sent) < total
+    assert note.endswith(f"leaves out {total - len(sent)} of {total} requests, which were never sent")
+    trace = {"path": str(tmp_path / "w"), "format": "headway"}
+    again = sim.simulate(sim.load({**base, "workload": {"trace": trace}}))
+    assert again.record.workload.all_ids() == [first.record.workload.id(row) for row in sent.tolist()]
+    for column in ("arrival_ns", "first_token_ns", "finish_ns", "status"):
+        assert again.requests[column].tolist() == first.requests[column][sent].tolist(), column
 
 
 def test_what_stands_in_the_file(tmp_path: Path) -> None:

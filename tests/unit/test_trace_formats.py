@@ -17,7 +17,7 @@ from trace_samples import AZURE, BAILIAN, BURST6, CSV, MOONCAKE, RAG, SAMPLES, S
 import sim
 from sim.errors import ScenarioError
 from sim.request import NEVER, Workload
-from sim.workload.build import build
+from sim.workload.build import build, plan_of
 from sim.workload.trace_formats import FORMATS
 from sim.workload.traces import Form, TraceRows, read_trace
 
@@ -94,8 +94,9 @@ def test_blocks_of_a_trace_end_with_the_prompt(tmp_path: Path) -> None:
 
 def test_texts_of_ragpulse_have_the_lengths_of_the_side_files(tmp_path: Path) -> None:
     sides = {"1_sys_prompt": {1: 20}, "2_passages": {2: 7}, "4_user_input": {3: 30, 4: 4}}
+    keys = {"1_sys_prompt": "sys_prompt_id", "2_passages": "passage_id", "4_user_input": "user_input_id"}
     for name, lengths in sides.items():
-        rows = "\n".join(f'{{"passage_id": {id_}, "token_length": {n}}}' for id_, n in lengths.items())
+        rows = "\n".join(f'{{"{keys[name]}": {id_}, "token_length": {n}}}' for id_, n in lengths.items())
         (tmp_path / f"{name}.jsonl").write_text(rows)
     found = read(tmp_path, RAG)
     assert found.pieces is not None
@@ -105,6 +106,13 @@ def test_texts_of_ragpulse_have_the_lengths_of_the_side_files(tmp_path: Path) ->
     assert "no side file has the length of id 4" in complaints(tmp_path, RAG)[0]
     (tmp_path / "4_user_input.jsonl").write_text('{"passage_id": 1, "token_length": 30}')
     assert "id 1 has 30 tokens here and 20 elsewhere" in complaints(tmp_path, RAG)[0]
+
+
+@pytest.mark.parametrize("keys", ['"length": 1', '"history_id": 1, "passage_id": 2', '"ident": 1'])
+def test_a_row_of_a_side_file_has_one_id(tmp_path: Path, keys: str) -> None:
+    (tmp_path / "3_history.jsonl").write_text(f'{{{keys}, "token_length": 5}}')
+    (line,) = complaints(tmp_path, RAG)
+    assert line.startswith("3_history.jsonl (line 1): no row of a side file")
 
 
 def test_without_side_files_ragpulse_shares_nothing_and_says_so(tmp_path: Path) -> None:
@@ -414,8 +422,66 @@ def test_what_rows_say_of_one_another(tmp_path: Path, lines: str, said: str) -> 
     assert said in complaints(tmp_path, text, "jsonl")[0]
 
 
+@pytest.mark.parametrize(
+    ("header", "rows", "said"),
+    [
+        ("max_tokens", "0,5,3,4\n0,5,3,2", "max_tokens = 2: too small; at least the row's output_tokens"),
+        ("prefix_group,prefix_tokens", "0,5,3,g,5\n0,5,3,g,9", "prefix_tokens = 9: too large; at most the"),
+        ("prefix_tokens", "0,5,3,0\n0,5,3,2", "prefix_tokens = 2: without prefix_group"),
+        ("parent_tokens", "0,5,3,0\n0,5,3,2", "parent_tokens = 2: without parent"),
+    ],
+)
+def test_what_rows_say_is_checked_where_none_has_an_id(tmp_path: Path, header: str, rows: str, said: str) -> None:
+    (line,) = complaints(tmp_path, f"arrival_ms,prompt_tokens,output_tokens,{header}\n{rows}", "csv")
+    assert line.startswith(f"t (line 3): {said}")
+
+
+def ids_at(*rows: tuple[float, str]) -> str:
+    """JSON lines, each a time in ms and an id ("": none)."""
+    return "\n".join(row_of(arrival_ms=str(ms), **({"id": json.dumps(id_)} if id_ else {})) for ms, id_ in rows)
+
+
+PATIENT = {"patience_ms": 5, "retry": {"attempts": 99}}
+
+
+@pytest.mark.parametrize(
+    ("rows", "trace", "more", "said"),
+    [
+        ([(2, ""), (1, "r000002")], {}, {}, "two requests have the id 'r000002', one of them by its place"),
+        ([(0, "r000004"), (1, "")], {"loop": 2}, {}, "two requests have the id 'r000004', one of them by its place"),
+        ([(0, "a~2"), (1, "a")], {}, PATIENT, "id 'a~2' ends like that of a second attempt; not with retry"),
+        ([(0, "a"), (1, "a~200")], {}, PATIENT, "id 'a~200' ends like that of a second attempt; not with retry"),
+        ([(0, "x" * 253)], {}, PATIENT, "has 253 characters; at most 252, with ~100 behind"),
+    ],
+)
+def test_no_two_requests_of_a_run_have_the_same_id(
+    tmp_path: Path, rows: list[tuple[float, str]], trace: dict[str, Any], more: dict[str, Any], said: str
+) -> None:
+    """Those included that go by their place, in order of arrival and of all passes, and further attempts."""
+    (tmp_path / "t").write_text(ids_at(*rows))
+    with pytest.raises(ScenarioError) as caught:
+        workload(tmp_path, {**trace, "format": "jsonl"}, **more)
+    assert said.replace("'", '"') in str(caught.value).replace("'", '"')
+
+
+def test_the_longest_id_that_may_be_sent_again(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(ids_at((0, "x" * 252)))
+    found = workload(tmp_path, {"format": "jsonl"}, **PATIENT).all_ids()
+    assert len(found) == 100
+    assert max(map(len, found)) == 256
+
+
+def test_without_retry_an_id_may_look_like_that_of_a_second_attempt(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(ids_at((0, "a"), (1, "a~2")))
+    trace = {"path": str(tmp_path / "t"), "format": "jsonl"}
+    scenario = sim.load({"schema": 1, "name": "t", "workload": {"trace": trace, "patience_ms": 5}})
+    first = sim.simulate(scenario)
+    assert plan_of(scenario, first.record.workload).all_ids() == ["a", "a~2"]
+
+
 def test_too_many_ids_for_a_prompt_tell_of_the_size_of_blocks(tmp_path: Path) -> None:
-    (line,) = complaints(tmp_path, TIMED, "mooncake")
+    (line, _) = complaints(tmp_path, TIMED, "mooncake")
+    assert line.startswith("t (line 1): ")
     assert line.endswith("3 ids for a prompt of 48 tokens; at most 1 blocks of 512 tokens (hash_block_tokens)")
 
 
