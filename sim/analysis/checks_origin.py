@@ -160,7 +160,9 @@ def plan(scenario: Scenario, found: Workload) -> Workload | None:
     base = asked(scenario)
     if not is_sent_by_clients(scenario.workload):
         return base
-    return planned(without_attempts(found, retried=scenario.workload.retry is not None) if base is None else base, scenario.workload, scenario.run.seed)
+    if base is None:
+        base = without_attempts(found, retried=scenario.workload.retry is not None)
+    return planned(base, scenario.workload, scenario.run.seed)
 
 
 def asked(scenario: Scenario) -> Workload | None:
