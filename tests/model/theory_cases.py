@@ -245,7 +245,7 @@ def shared_steps() -> Iterator[Case]:
             requests = n if name == "fixed" or rate == 40 else 3 * n  # lengths that vary add to what varies
             yield Case(case, load, requests, work, device, BATCH, {SHARED: latency}, accuracy=1e-4, short=rate < 40)
     device = {"prefill_ms_per_token": 1, "decode_ms_per_request": 1}
-    for load, n in ((0.5, 12_000), (0.8, 16_000), (0.9, 12_000)):
+    for load, n in ((0.5, 30_000), (0.8, 16_000), (0.9, 12_000)):
         latency = 50 / (1 - load)
         work = poisson(load / 50, ONE, FIFTY["fixed"])
         case = f"shared steps, a = 0 {load}"
