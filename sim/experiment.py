@@ -125,8 +125,9 @@ def loads(plans: Sequence[Plan], results: Sequence[Result]) -> Iterator[str]:
 def _by_themselves_ns(workload: Workload) -> Ints:
     """When those arrived that no other request brought: no later turn, no second attempt."""
     sending = workload.sending
-    arrival_ns = workload.arrival_ns if sending is None else workload.arrival_ns[sending.after == NEVER]
-    return arrival_ns[arrival_ns != NEVER]
+    arrival_ns: Ints = workload.arrival_ns if sending is None else workload.arrival_ns[sending.after == NEVER]
+    sent: Ints = arrival_ns[arrival_ns != NEVER]
+    return sent
 
 
 def skipped(scenario: Scenario) -> Iterator[str]:

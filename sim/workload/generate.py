@@ -141,7 +141,7 @@ def _columns(law: Empirical, folder: Path) -> dict[str, Ints]:
 def _rows(path: str, name: str, folder: Path) -> "TraceRows":
     from sim.workload.traces import read_trace
 
-    return read_trace(folder / path, name)
+    return read_trace(folder / path, name, settable=None)
 
 
 def declared(workload: Workload, asked: Traffic) -> Workload:

@@ -587,3 +587,10 @@ def test_a_column_of_parquet_stands_once(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_arrays([pa.array([1])] * 4, names=names), tmp_path / "t")
     (line,) = complaints(tmp_path, (tmp_path / "t").read_bytes(), "parquet")
     assert line == 't: column "prompt_tokens" 2 times; each once'
+
+
+def test_of_a_law_that_lacks_its_trace_no_other_key_is_named(tmp_path: Path) -> None:
+    law = {"process": "trace-rate", "path": str(tmp_path / "none"), "window_ms": 1000}
+    laws = {f"{of}_tokens": {"distribution": "fixed", "value": 8} for of in ("prompt", "output")}
+    with pytest.raises(ScenarioError, match=r"none.*must be a trace$"):
+        build(sim.load({"schema": 1, "name": "t", "workload": {"count": 3, "arrivals": law, **laws}}))
