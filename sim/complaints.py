@@ -243,7 +243,7 @@ WORDS: Mapping[str, Callable[[Mapping[str, Any], object], str]] = {
     "string_too_long": lambda c, v: f"{len(str(v))} characters; at most {c['max_length']}",
     "string_too_short": lambda *_: "empty; at least 1 character",
     "string_unicode": lambda *_: "not valid Unicode; no lone surrogates",
-    "too_long": lambda c, _: f"{c['actual_length']} values; at most {c['max_length']}",
+    "too_long": lambda c, _: f"{c['actual_length']} items; at most {c['max_length']}",
     "too_short": lambda *_: "empty; at least one",
 }
 
@@ -253,9 +253,9 @@ def _bound(value: object) -> str:
 
 
 def _missing(path: Path, keys: Keys) -> str:
-    if isinstance(path[-1], int):  # of a list that must have so many
-        return "missing; one value more"
-    info = keys[names(path[:-1])][str(path[-1])]
+    if isinstance(path[-1], int):
+        return "missing; the list is too short"
+    info = keys[names(path[:-1])][path[-1]]
     if names(path) in keys:
         return f"missing; a table [{dotted(path)}] with {', '.join(keys[names(path)])}"
     return f"missing; for example {path[-1]} = {show(info.examples[0])}" if info.examples else "missing"

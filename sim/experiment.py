@@ -97,8 +97,12 @@ def remarks(results: Sequence[Result]) -> Iterator[str]:
     yield from dict.fromkeys(f"the trace: {note}" for result in results for note in result.record.workload.notes)
     for result in results:
         requests = result.requests
-        if (requests["status"] == Status.REJECTED).all():
+        if not len(requests["status"]):
+            yield f"{result.name}: there are no requests, nothing ran"
+        elif (requests["status"] == Status.REJECTED).all():
             yield f"{result.name}: every request was rejected, nothing ran"
+        elif (requests["status"] == Status.CANCELLED).all() and (requests["arrived_job"] == NEVER).all():
+            yield f"{result.name}: every request was cancelled before it arrived, nothing ran"
         elif (requests["arrived_job"] == NEVER).all():
             yield f"{result.name}: no request had arrived by the horizon, nothing ran"
 

@@ -24,7 +24,7 @@ requests = [
   {{id = "short", arrival_ms = 6, prompt_tokens = 1, output_tokens = 4}},   # and a short one behind it
 ]
 # ... or take them from a trace:
-# trace = {{path = "trace.csv", format = "azure", limit = 1000}}
+# trace = {{path = "trace.csv", limit = 1000}}
 # ... or generate them:
 # count = 1000
 # arrivals = {{process = "poisson", rate_per_s = 4.0}}

@@ -192,7 +192,9 @@ def belonging(run: Run | Heading, base: Scenario, where: str, report: Report) ->
 
 def workload_differs(scenario: Scenario, ids: Sequence[str]) -> list[Difference]:
     """A record with more or fewer requests than its scenario states can't be compared with it one by one."""
-    stated = scenario.workload.stated
+    stated, trace = scenario.workload.stated, scenario.workload.trace
+    if trace is not None and not ids and not trace.allow_empty:
+        return [Difference("requests", "at least 1", 0)]
     if stated is None and is_sent_by_clients(scenario.workload):
         none = np.zeros(len(ids), dtype=np.int64)
         shown = replace(Workload.of(none, none, none), ids=list(ids))

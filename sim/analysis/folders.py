@@ -71,8 +71,6 @@ def _check_run(open_file: Open, prefix: str, report: Report) -> None:
             tables[name] = parquet_form.read(name, file)
     record = parquet_form.record_of(tables, _block_tokens(heading))
     where = f"{escape(prefix)} " if prefix else ""
-    if not len(record.workload):
-        raise ResultError(f"{prefix}requests.parquet: no requests")
     scenario = belonging(heading, _toml(open_file, f"{prefix}as-read.toml"), where, report)
     if scenario is None or not report.run(WORKLOAD, workload_differs(scenario, record.workload.all_ids()), where):
         return

@@ -211,7 +211,7 @@ def _sent(run: Run, shown: Workload, scenario: Scenario) -> Workload:
         kept(plan, rows), prompt_tokens=shown.prompt_tokens, output_tokens=shown.output_tokens, ids=shown.ids
     )
     first_token_ns = _column(row.first_token_ms for row in run.requests)
-    rejected = np.array([row.status == "rejected" for row in run.requests])
+    rejected = np.array([row.status == "rejected" for row in run.requests], dtype=bool)
     horizon_ms = scenario.run.horizon_ms
     horizon_ns = None if horizon_ms is None else instant_ns(horizon_ms)
     return met(plan, shown.arrival_ns, first_token_ns, rejected, horizon_ns)

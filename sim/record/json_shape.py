@@ -194,7 +194,7 @@ class Run(Shape):
     policy: str
     incomplete: str | None = None
     settings: dict[str, Setting]
-    requests: list[Asked] = Field(min_length=1)
+    requests: list[Asked]
     events: list[Event]
     summary: Summary
     work: dict[str, Count]

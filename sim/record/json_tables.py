@@ -83,19 +83,19 @@ def _requests(run: Run, workload: Workload, last_job: Sequence[int], told: Again
     starts_ns = np.array([run.events[told.first_job(event.job)].start_ms for event in run.events], dtype=np.int64)
     ended_ns = np.array([NEVER if row.ended_ms is None else row.ended_ms for row in run.requests], dtype=np.int64)
     status = np.array([Status[row.status.upper()] for row in run.requests], dtype=np.int64)
-    sent = np.array([row.reason != "not arrived" for row in run.requests])
+    sent = np.array([row.reason != "not arrived" for row in run.requests], dtype=bool)
 
     def begun_before(ns: Ints) -> Ints:
         return np.searchsorted(np.sort(starts_ns), ns, side="left")
 
     if told.ends is not None:
         jobs = [(end.arrived_job, end.ended_job) for end in told.ends]
-        arrived_job, ended_job = np.array(jobs, dtype=np.int64).T
+        arrived_job, ended_job = np.array(jobs, dtype=np.int64).reshape(-1, 2).T
         columns = {"arrived_job": arrived_job.copy(), "ended_job": ended_job.copy()}
         return {"status": status, "ended_ns": ended_ns, **columns}
     arrived_job = np.where(sent, begun_before(workload.arrival_ns), NEVER)
     ended_job = np.where(ended_ns == NEVER, NEVER, begun_before(ended_ns))
-    ended_job = np.where(status == Status.FINISHED, np.array(last_job) + 1, ended_job)
+    ended_job = np.where(status == Status.FINISHED, np.array(last_job, dtype=np.int64) + 1, ended_job)
     return {
         "status": status,
         "ended_ns": ended_ns,

@@ -22,8 +22,8 @@ ENGLISH_TEXTS: Mapping[str, str] = {
     "head": "{path}: {rows:,} requests, format {format}",
     "span": "span", "seconds": "{seconds:,.3f} s", "rate": "rate", "per_s": "{rate:.4g}/s",
     "gaps": "gaps: CV", "dispersion": "variance-to-mean", "ties": "times",
-    "tied": "{distinct:,} different; {tied:,} requests share theirs, at most {most} at once; "
-            "all are multiples of {tick} ns",
+    "tied": "{distinct:,} different; {tied:,} requests share theirs, at most {most} at once",
+    "tick": "; all are multiples of {tick:,} ns",
     "prompt": "prompt tokens", "output": "output tokens",
     "lengths": "mean {mean:,.1f}, p50 {p50:,.0f}, p90 {p90:,.0f}, p99 {p99:,.0f}, min {min:,}, max {max:,}",
     "correlation": "correlation", "of_ranks": "of ranks {ranks}, Pearson {pearson}",
@@ -75,8 +75,8 @@ def _figures(report: Report, texts: Mapping[str, str]) -> Iterator[tuple[str, st
             yield "rate", texts["per_s"].format(rate=found.rate_per_s)
         yield "gaps", _figure(found.cv)
         yield "dispersion", ", ".join(f"{_figure(value)} ({seconds} s)" for seconds, value in found.dispersion.items())
-        yield "ties", texts["tied"].format(distinct=found.distinct_times, tied=found.tied, most=found.most_at_once,
-                                           tick=f"{found.tick_ns:,}")  # fmt: skip
+        tied = texts["tied"].format(distinct=found.distinct_times, tied=found.tied, most=found.most_at_once)
+        yield "ties", tied + (texts["tick"].format(tick=found.tick_ns) if found.tick_ns else "")
     for key, lengths in (("prompt", found.prompt), ("output", found.output)):
         if lengths is not None:
             yield key, _lengths(lengths, texts)

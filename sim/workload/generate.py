@@ -13,6 +13,7 @@ from sim.clock import instant_ns
 from sim.errors import ScenarioError
 from sim.generated import MAX_REQUESTS, Arrivals, Lengths
 from sim.request import Ints, Workload
+from sim.show import show
 from sim.tables import Workload as Asked
 from sim.workload.batches import Ticked
 from sim.workload.distribution import Distribution, Empirical, Sample
@@ -125,7 +126,11 @@ def length_law(table: Lengths, folder: Path) -> Distribution:
 
 
 def _rate_of(law: TraceRate, folder: Path) -> Process:
-    return law.recorded(_rows(law.path, law.format, folder).arrival_ns)
+    rows = _rows(law.path, law.format, folder)
+    if not rows.timed:
+        said = f"{rows.format} has no times; must be a trace that has them"
+        raise ScenarioError(f"workload.arrivals.path = {show(law.path)}: {said}")
+    return law.recorded(rows.arrival_ns)
 
 
 def _columns(law: Empirical, folder: Path) -> dict[str, Ints]:
@@ -136,7 +141,7 @@ def _columns(law: Empirical, folder: Path) -> dict[str, Ints]:
 def _rows(path: str, name: str, folder: Path) -> "TraceRows":
     from sim.workload.traces import read_trace
 
-    return read_trace(folder / path, name)
+    return read_trace(folder / path, name, settable=None)
 
 
 def declared(workload: Workload, asked: Traffic) -> Workload:

@@ -6,6 +6,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from sim.errors import ScenarioError
+from sim.show import show
 from sim.workload.trace_file import TraceFile
 from sim.workload.trace_layout import Names
 from sim.workload.trace_values import Instants, Read, reader_of
@@ -30,9 +31,9 @@ class ParquetRows:
         except self._error as error:
             raise self._damaged(error) from None
         self.header: Sequence[str] = self._parquet.schema_arrow.names
-        twice = [name for name in dict.fromkeys(self.header) if self.header.count(name) > 1]
-        if twice:
-            raise file.error(f"{', '.join(twice)}: column given twice; each at most once")
+        twice = next((name for name in self.header if self.header.count(name) > 1), None)
+        if twice is not None:
+            raise file.error(f"column {show(twice)} {self.header.count(twice)} times; each once")
         missing = [column for key in names.needed if (column := names.columns[key]) not in self.header]
         if missing:
             found = ", ".join(self.header)

@@ -51,7 +51,8 @@ def _arriving(rows: TraceRows, scenario: Scenario) -> TraceRows:
                 f"workload.arrivals.times_ms: {len(table.times_ms)} times for {count} requests of the trace; as many"
             )
         arrives = stream(scenario.run.seed, "arrivals")
-        times = arrival_law(table, scenario.folder).arrival_ns(count, arrives)
+        law = arrival_law(table, scenario.folder)
+        times = law.arrival_ns(count, arrives) if count else rows.arrival_ns
         later = times - rows.arrival_ns
         more = {key: _moved(values, later) if key in ("deadline", "cancel") else values
                 for key, values in rows.more.items()}  # fmt: skip

@@ -57,10 +57,12 @@ def read_trace(  # noqa: PLR0913 (each is a key of the scenario)
     take: Take | None = None,
     loop: int = 1,
     allow_empty: bool = False,
+    settable: str | None = "workload.trace.path",
 ) -> TraceRows:
     """Reads a trace: the rows after the first ``skip``, at most ``limit``, their times divided by ``speedup``.
 
     ``form`` and ``take`` say all of this and more (see :class:`Form`, :class:`~sim.workload.trace_rows.Take`).
+    ``settable``: the key that has the path, if it can be set from outside.
     ``ScenarioError`` lists the first 20 problems of the rows that are used.
     """
     form = form or Form(format)
@@ -68,9 +70,10 @@ def read_trace(  # noqa: PLR0913 (each is a key of the scenario)
     if form.format not in (*FORMATS, AUTO):
         known = unknown_name(form.format, [*FORMATS, AUTO])
         raise ScenarioError(f"workload.trace.format = {show(form.format)}: {known}")
-    name = form.format if form.format != AUTO else _detected(path, form)
+    how = "" if settable is None else f": give its path with --set {settable}=FILE"
+    name = form.format if form.format != AUTO else _detected(path, form, how)
     layout = FORMATS[name]
-    missing = f"; must be {layout.what}: give its path with --set workload.trace.path=FILE"
+    missing = f"; must be {layout.what}{how}"
     with TraceFile(path, missing, MAX_LINE if layout.container == CSV else MAX_OBJECT) as file:
         rows, names = _opened(file, name, form)
         zero = take.zero_tokens if take.zero_tokens != AUTO else layout.zero_tokens
@@ -85,9 +88,8 @@ def read_trace(  # noqa: PLR0913 (each is a key of the scenario)
     return looped(read, loop, speedup)
 
 
-def _detected(path: Path, form: Form) -> str:
-    missing = "; must be a trace: give its path with --set workload.trace.path=FILE"
-    with TraceFile(path, missing) as file:
+def _detected(path: Path, form: Form, how: str) -> str:
+    with TraceFile(path, f"; must be a trace{how}") as file:
         return detect(file, columns_given=bool(form.columns))
 
 

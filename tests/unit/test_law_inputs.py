@@ -47,6 +47,8 @@ ARRIVALS = {
     'process = "weibull", rate_per_s = 4': "shape: missing in process weibull; for example shape = 0.5",
     'process = "weibull", rate_per_s = 4, shape = 0': "shape = 0: too small; at least 0.1",
     'process = "hyperexponential", rate_per_s = 4, cv = 1': "cv = 1: too small; above 1 (process gamma takes less)",
+    'process = "steps", points = [[0, 1], [5]]': "points[1][1]: missing; the list is too short",
+    'process = "steps", points = [[0, 1, 2]]': "points[0]: 3 items; at most 2",
     'process = "hyperexponential", rate_per_s = 4': (
         "does not say which gaps; either rate_per_s and cv, or probabilities and rates_per_s"
     ),
@@ -343,8 +345,8 @@ def test_seeds_that_are_refused(tmp_path: Path, seed: str) -> None:
 @pytest.mark.parametrize(
     ("points", "said"),
     [
-        ([[0, 1], [5]], "workload.arrivals.points[1][1]: missing; one value more"),
-        ([[0, 1, 2]], "workload.arrivals.points[0]: 3 values; at most 2"),
+        ([[0, 1], [5]], "workload.arrivals.points[1][1]: missing; the list is too short"),
+        ([[0, 1, 2]], "workload.arrivals.points[0]: 3 items; at most 2"),
     ],
 )
 def test_a_point_is_a_time_and_a_rate(points: list[list[int]], said: str) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import sim
-from sim.experiment import loads, plan
+from sim.experiment import loads, plan, remarks
 
 ONE = {"distribution": "fixed", "value": 1}
 
@@ -53,3 +53,10 @@ def test_gaps_that_differ_by_a_ns_are_alike() -> None:
         "CV of gaps 0,"
         in told(count=30, arrivals={"process": "deterministic", "rate_per_s": 3})[0].partition("came")[2]
     )
+
+
+def test_requests_that_were_cancelled_before_they_arrived_are_not_said_to_be_beyond_a_horizon() -> None:
+    request = {"arrival_ms": 10, "cancel_ms": 5, "prompt_tokens": 1, "output_tokens": 1}
+    document = {"schema": 1, "name": "told", "workload": {"requests": [request]}}
+    result = sim.simulate(sim.load(document))
+    assert list(remarks([result])) == ["fcfs: every request was cancelled before it arrived, nothing ran"]

@@ -240,3 +240,11 @@ def test_options_choose_rows(trace: Command) -> None:
     window = ("--set", "workload.trace.window={from_ms = 10000, to_ms = 15000}")
     assert answer(trace, "t", *window)["rows"] == 5
     assert answer(trace, "t", "--thin", "0.5", "--seed", "1")["rows"] != answer(trace, "t", "--thin", "0.5")["rows"]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_times_that_are_all_the_same_are_multiples_of_nothing(trace: Command, language: str) -> None:
+    Path("t").write_text("arrival_ms,prompt_tokens,output_tokens\n0,1,8\n0,1,8\n")
+    found = trace("t", "--lang", language)
+    assert found.code == 0, found.err
+    assert " 0 ns" not in found.out

@@ -15,7 +15,12 @@ import pytest
 from trace_samples import AZURE, BAILIAN, BURST6, CSV, MOONCAKE, RAG, SAMPLES, SHARE, TIMED
 
 import sim
+from sim.analysis.checking import workload_differs
+from sim.analysis.theory.examine import examine
+from sim.analysis.verify import verify
 from sim.errors import ScenarioError
+from sim.experiment import remarks
+from sim.record import write
 from sim.request import NEVER, Workload
 from sim.workload.build import build, plan_of
 from sim.workload.trace_formats import FORMATS
@@ -258,6 +263,35 @@ def test_an_empty_trace_where_that_is_allowed(tmp_path: Path) -> None:
     result = sim.simulate(sim.load(scenario))
     assert len(result.requests["status"]) == 0
     assert result.summary.makespan_ns is None
+
+
+EMPTY: dict[str, dict[str, Any]] = {
+    "alone": {},
+    "a law": {"arrivals": {"process": "poisson", "rate_per_s": 3}},
+    "clients": {"patience_ms": 3, "retry": {"attempts": 2}},
+}
+
+
+@pytest.mark.parametrize("more", EMPTY.values(), ids=EMPTY)
+def test_a_run_of_no_requests_is_as_good_as_any(tmp_path: Path, more: dict[str, Any]) -> None:
+    """It is saved and verified, theory has nothing to say, and a note says that nothing ran, and why."""
+    (tmp_path / "t").write_text(AZURE.split("\n", maxsplit=1)[0])
+    table = {"path": str(tmp_path / "t"), "allow_empty": True}
+    scenario = sim.load({"schema": 1, "name": "t", "workload": {"trace": table, **more}})
+    result = sim.simulate(scenario)
+    assert list(remarks([result])) == ["fcfs: there are no requests, nothing ran"]
+    assert examine(scenario).findings == []
+    write.save_run(result, tmp_path / "run")
+    write.save_all([result], tmp_path / "run.json")
+    assert verify(tmp_path / "run").ok
+    assert verify(tmp_path / "run.json").ok
+
+
+def test_a_record_without_requests_is_refused_where_the_trace_may_not_be_empty(tmp_path: Path) -> None:
+    table = {"path": str(tmp_path / "t"), "allow_empty": False}
+    scenario = sim.load({"schema": 1, "name": "t", "workload": {"trace": table}})
+    (difference,) = workload_differs(scenario, [])
+    assert (difference.expected, difference.found) == ("at least 1", 0)
 
 
 # --- which format? ---------------------------------------------------------------------------------------------------
@@ -538,3 +572,25 @@ def test_the_rate_of_one_trace_may_stand_beside_another(tmp_path: Path) -> None:
     (tmp_path / "rate").write_text("arrival_ms,prompt_tokens,output_tokens\n0,1,1\n999,1,1\n")
     law = {"process": "trace-rate", "path": str(tmp_path / "rate"), "window_ms": 1000}
     assert (np.diff(workload(tmp_path, {}, arrivals=law).arrival_ns) > 0).all()
+
+
+def test_a_trace_without_times_has_no_rate(tmp_path: Path) -> None:
+    (tmp_path / "rate").write_text(SAMPLES["sharegpt"][1])
+    law = {"process": "trace-rate", "path": str(tmp_path / "rate"), "window_ms": 1000}
+    laws = {f"{of}_tokens": {"distribution": "fixed", "value": 8} for of in ("prompt", "output")}
+    with pytest.raises(ScenarioError, match="sharegpt has no times; must be a trace that has them"):
+        build(sim.load({"schema": 1, "name": "t", "workload": {"count": 3, "arrivals": law, **laws}}))
+
+
+def test_a_column_of_parquet_stands_once(tmp_path: Path) -> None:
+    names = ["arrival_ms", "prompt_tokens", "output_tokens", "prompt_tokens"]
+    pq.write_table(pa.Table.from_arrays([pa.array([1])] * 4, names=names), tmp_path / "t")
+    (line,) = complaints(tmp_path, (tmp_path / "t").read_bytes(), "parquet")
+    assert line == 't: column "prompt_tokens" 2 times; each once'
+
+
+def test_of_a_law_that_lacks_its_trace_no_other_key_is_named(tmp_path: Path) -> None:
+    law = {"process": "trace-rate", "path": str(tmp_path / "none"), "window_ms": 1000}
+    laws = {f"{of}_tokens": {"distribution": "fixed", "value": 8} for of in ("prompt", "output")}
+    with pytest.raises(ScenarioError, match=r"none.*must be a trace$"):
+        build(sim.load({"schema": 1, "name": "t", "workload": {"count": 3, "arrivals": law, **laws}}))

@@ -50,6 +50,8 @@ class Sample:
     def head_ms(self) -> float:
         """From the first arrival to the first that is counted."""
         arrival_ns = self.columns["arrival_ns"]
+        if not len(self):
+            return 0.0
         return float((arrival_ns[min(self.kept.start, len(self) - 1)] - arrival_ns[0]) / NS_PER_MS)
 
     @cached_property
