@@ -139,8 +139,8 @@ def test_a_fault_that_nothing_sees_is_a_finding(mixed: dict[str, Any], monkeypat
 
 
 def test_damage_that_leaves_no_result_counts_as_caught(mixed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inject, "FAULTS", {"no-requests": lambda damaged: damaged.requests.clear()})
-    assert inject.try_all(mixed) == [Tried("no-requests", caught=True, by=inject.SHAPE)]
+    monkeypatch.setattr(inject, "FAULTS", {"no-status": lambda damaged: damaged.requests[0].pop("status")})
+    assert inject.try_all(mixed) == [Tried("no-status", caught=True, by=inject.SHAPE)]
 
 
 # --- as the command does it ------------------------------------------------------------------------------------------
