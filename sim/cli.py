@@ -1,19 +1,16 @@
 """The command line: reads what is asked, calls what answers it, prints. No logic of its own."""
 
-import json
-import os
 import signal
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from sim import options
-from sim.errors import HeadwayError, LimitError, OutputError, ScenarioError
+from sim.errors import LimitError, ScenarioError
+from sim.outcome import guarded, nowhere, print_json, say, telling_of_output, terminate
 
 if TYPE_CHECKING:
     from sim.experiment import Plan
@@ -31,34 +28,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class _Ended(BaseException):
-    """Somebody ended the command from outside. No ``Exception``: nothing on the way may take it for a failure."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(code, message)
-        self.code = code
-        self.message = message
-
-
-@contextmanager
-def telling_of_output() -> Iterator[None]:
-    """What happens to the command's own output and to the command, before the parser makes something else of it."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise _Ended(130, "interrupted; no result was left half-written") from None
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains once more at its exit
-        raise _Ended(141, "") from None
-    except OSError as error:
-        sys.stdout = _nowhere()
-        raise OutputError(f"standard output: {error.strerror}") from error
-
-
-def _nowhere() -> TextIO:
-    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123  # open until the process ends
 
 
 # Options are lists of texts, so that one given twice, empty or ill-formed is refused here and not taken silently.
@@ -148,17 +117,7 @@ def run(
         write.check_writable(target)
     keep = _keeping(saved)
     footprint.check(base.workload.stated)
-    results: list[Result] = []
-    try:
-        for plan in plans:
-            results.append(_with_progress(plan, language, check))  # noqa: PERF401  # what is done stays when one stops
-    except LimitError as error:
-        if target is not None and error.result is not None:
-            write.save_all([*results, error.result], target)
-            say(f"written: {target}, up to where it was stopped and marked as incomplete")
-        raise
-    if target is not None:
-        write.save_all(results, target)
+    results = _simulated(plans, language, target, check=check)
     keep(results)
     _show(results, as_json, language)
     for note in [*experiment.loads(plans, results), *experiment.remarks(results), *overload.warnings(results)]:
@@ -333,9 +292,9 @@ def schema(plugin_seconds: PluginSeconds = None, plugin: Plugins = None, debug: 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The command: never raises but ``SystemExit``, with the exit code of the help's last lines."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()  # None: closed by who started us
-    signal.signal(signal.SIGTERM, _terminate)
-    sys.exit(_guarded(lambda: app(given, prog_name="headway", standalone_mode=False), "--debug" in given))
+    sys.stdout, sys.stderr = sys.stdout or nowhere(), sys.stderr or nowhere()  # None: closed by who started us
+    signal.signal(signal.SIGTERM, terminate)
+    sys.exit(guarded(lambda: app(given, prog_name="headway", standalone_mode=False), "--debug" in given))
 
 
 def _keeping(target: str | None) -> "Callable[[Sequence[Result]], None]":
@@ -351,6 +310,24 @@ def _keeping(target: str | None) -> "Callable[[Sequence[Result]], None]":
             say(f"note: {note}")
 
     return keep
+
+
+def _simulated(plans: "Sequence[Plan]", language: str, target: str | None, *, check: bool) -> "list[Result]":
+    """The results, saved where they are to be; when a limit stops one, up to there."""
+    from sim.record import write
+
+    results: list[Result] = []
+    try:
+        for plan in plans:
+            results.append(_with_progress(plan, language, check))  # noqa: PERF401  # what is done stays when one stops
+    except LimitError as error:
+        if target is not None and error.result is not None:
+            write.save_all([*results, error.result], target)
+            say(f"written: {target}, up to where it was stopped and marked as incomplete")
+        raise
+    if target is not None:
+        write.save_all(results, target)
+    return results
 
 
 def _with_progress(plan: "Plan", language: str, check: bool) -> "Result":
@@ -370,46 +347,3 @@ def _show(results: "Sequence[Result]", as_json: bool, language: str) -> None:
     from sim.report import table
 
     table.show(results, lang=language)
-
-
-def _guarded(command: Callable[[], Any], debug: bool) -> int:
-    """Run ``command``; every way in which it can end becomes a line or two on stderr and an exit code."""
-    usage_error: type[Exception] = typer.BadParameter.__mro__[1]  # the parser's own base class, without a public name
-    try:
-        code = command()
-        with telling_of_output():
-            sys.stdout.flush()
-        return code if isinstance(code, int) else 0
-    except HeadwayError as error:
-        _explain(debug)
-        say(str(error))
-        return error.exit_code
-    except usage_error as error:
-        say(f"{error.format_message().rstrip('.')}; see headway --help")  # type: ignore[attr-defined]
-        return 2
-    except _Ended as ended:
-        say(ended.message)
-        return ended.code
-    except Exception as error:  # noqa: BLE001  # a traceback is no answer; --debug shows it
-        _explain(debug)
-        say(f"a bug in Headway: {type(error).__name__}: {error}; --debug shows where")
-        return 1
-
-
-def _explain(debug: bool) -> None:
-    if debug:
-        traceback.print_exc()
-
-
-def _terminate(signum: int, _frame: object) -> NoReturn:
-    raise _Ended(128 + signum, "terminated; no result was left half-written")
-
-
-def say(text: str) -> None:
-    """A line for the human: never mixed with what was asked for."""
-    if text:
-        print(text, file=sys.stderr)
-
-
-def print_json(document: Mapping[str, Any]) -> None:
-    print(json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False))

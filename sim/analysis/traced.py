@@ -54,15 +54,15 @@ class Report:
             "path": self.path,
             "format": rows.format,
             "sha256": rows.sha256,
-            "rows": found.rows,
+            "rows": found.arrivals.n,
             "rowsRead": rows.rows_read,
             "zeroRows": rows.zero_rows,
             "unsorted": rows.unsorted,
             "timed": rows.timed,
-            "spanMs": found.span_ns / NS_PER_MS,
-            "ratePerS": found.rate_per_s,
-            "cv": found.cv,
-            "varianceToMean": {str(seconds): value for seconds, value in found.dispersion.items()},
+            "spanMs": found.arrivals.span_ns / NS_PER_MS,
+            "ratePerS": found.arrivals.rate_per_s,
+            "cv": found.arrivals.gap_cv,
+            "varianceToMean": {str(seconds): value for seconds, value in found.arrivals.dispersion.items()},
             "distinctTimes": found.distinct_times,
             "tied": found.tied,
             "mostAtOnce": found.most_at_once,
@@ -107,12 +107,12 @@ def report(scenario: Scenario) -> Report:
 def _warnings(rows: TraceRows, found: Stats, workload: Workload) -> list[Warned]:
     warned = []
     layout = FORMATS[rows.format]
-    if rows.timed and layout.unit != ISO and found.rate_per_s is not None and found.rows > 1:
-        if found.rate_per_s < SLOW_PER_S:
-            warned.append(Warned("slow", {"ratePerS": found.rate_per_s}))
-        if found.rate_per_s > FAST_PER_S:
-            warned.append(Warned("fast", {"ratePerS": found.rate_per_s}))
-    if rows.timed and found.tied >= TIED * found.rows and found.rows > 1:
+    if rows.timed and layout.unit != ISO and found.arrivals.rate_per_s is not None and found.arrivals.n > 1:
+        if found.arrivals.rate_per_s < SLOW_PER_S:
+            warned.append(Warned("slow", {"ratePerS": found.arrivals.rate_per_s}))
+        if found.arrivals.rate_per_s > FAST_PER_S:
+            warned.append(Warned("fast", {"ratePerS": found.arrivals.rate_per_s}))
+    if rows.timed and found.tied >= TIED * found.arrivals.n and found.arrivals.n > 1:
         warned.append(Warned("ticks", {"distinctTimes": found.distinct_times, "mostAtOnce": found.most_at_once}))
     if rows.unsorted:
         warned.append(Warned("unsorted", {"rows": rows.unsorted}))

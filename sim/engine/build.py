@@ -4,7 +4,8 @@ from simpy import Environment
 
 from sim.engine.contents import Contents
 from sim.engine.contiguous import Contiguous
-from sim.engine.kv import GATES, Memory, Paged, Pool, Unlimited
+from sim.engine.kv import GATES, Paged, Pool
+from sim.engine.memory import Memory, Unlimited
 from sim.engine.prefix import Prefixed
 from sim.engine.sources import sources_of
 from sim.policies.presets import KvAxes

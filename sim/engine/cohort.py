@@ -7,7 +7,7 @@ joined. Somebody else's bookkeeping (one request at a time) never meets it: whoe
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
-from sim.engine.kv import Memory
+from sim.engine.memory import Memory
 from sim.request import NEVER, Clock, Request
 
 Tell = Callable[[Request, int, int, int], None]

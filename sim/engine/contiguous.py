@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
-from sim.engine.kv import Pool, Pooled, Standing, check_counts, declared_blocks
+from sim.engine.kv import Pool, Pooled, check_counts, declared_blocks
+from sim.engine.memory import Standing
 from sim.errors import InvariantError
 from sim.request import Request
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from sim.costs.base import Work
-from sim.engine.kv import Memory
+from sim.engine.memory import Memory
 from sim.engine.plan import Admission, Blocked, Chunk, Copy, Job, Kind, Loss, Preemption, Untold
-from sim.engine.queue import Key, Queue
+from sim.engine.queue import Queue
 from sim.engine.span import Decision
 from sim.engine.state import Rules, Running, State
 from sim.engine.swap import Swap
@@ -85,7 +85,7 @@ class Cycle:
         head = self._state.waiting.head
         if self._closed or head is None or head in self._made_way:
             return None
-        if self._swap.out and not self._is_before(head, self._swap.first(self._rank)):
+        if self._swap.out and not self._rules.is_before(head, self._swap.first(self._rules.rank)):
             self._blocked = Blocked.SWAPPED
             return None
         return head
@@ -196,8 +196,8 @@ class Cycle:
         """
         back: list[Request] = []
         while self._swap.out and not self._closed:
-            request, head = self._swap.first(self._rank), self._state.waiting.head
-            if (head is not None and self._is_before(head, request)) or not self._has_slots(request):
+            request, head = self._swap.first(self._rules.rank), self._state.waiting.head
+            if (head is not None and self._rules.is_before(head, request)) or not self._has_slots(request):
                 break
             if not self._memory.can_admit(request, request.known, others_run=bool(self._state.running)):
                 break
@@ -215,21 +215,10 @@ class Cycle:
 
     def preempt(self) -> Request:
         """Take its blocks from the victim, even if it is in this job already; answers who it was."""
-        victim = self._rules.victim(self._may_be_victims(), self._memory)
+        victim = self._rules.victim(self._rules.may_be_victims(self._state.running.values()), self._memory)
         self._was_short = True
         self._evict(victim)
         return victim
-
-    def _may_be_victims(self) -> Running:
-        """All who run; in a preemptive order the least urgent, or they would take the place of whoever is left.
-
-        Unless it is the last who goes: then the others go on before it can come back.
-        """
-        running, urgency = self._state.running.values(), self._rules.urgency
-        if urgency is None or self._rules.last_goes:
-            return running
-        least = max(map(urgency, running))
-        return {request.index: request for request in running if urgency(request) == least}.values()
 
     def _evict(self, victim: Request) -> None:
         """It runs no longer: its blocks go to the host if they may, or are lost."""
@@ -374,9 +363,11 @@ class Cycle:
         joined = [admission.request for admission in self._admitted]
         running = self._state.running.values()
         less = [
-            other for other in running if not (other.overdue or other in joined) and self._is_before(request, other)
+            other
+            for other in running
+            if not (other.overdue or other in joined) and self._rules.is_before(request, other)
         ]
-        less.sort(key=self._rank, reverse=True)
+        less.sort(key=self._rules.rank, reverse=True)
         leaving = fewest(less, lambda leaving: self._fits_without(request, upto, leaving))
         if leaving is None:
             return False
@@ -391,14 +382,6 @@ class Cycle:
         if slots is not None and state.slots_taken - sum(r.samples for r in leaving) + request.samples > slots:
             return False
         return self._memory.fits_without(request, upto, leaving, others_run=len(leaving) < len(state.running))
-
-    def _is_before(self, request: Request, other: Request) -> bool:
-        urgency = self._rules.urgency
-        return urgency is not None and urgency(request) < urgency(other)
-
-    def _rank(self, request: Request) -> Key:
-        urgency = self._rules.urgency
-        return (*(urgency(request) if urgency else ()), request.arrival_ns, request.index)
 
     # The cohort
 

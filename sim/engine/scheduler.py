@@ -10,8 +10,8 @@ from sim.costs.base import Work
 from sim.engine.cohort import Cohort
 from sim.engine.cycle import UNBOUNDED, Cycle, View
 from sim.engine.device import Device
-from sim.engine.kv import Memory
 from sim.engine.late import late, schedule_late
+from sim.engine.memory import Memory
 from sim.engine.monitor import Monitor, tellers
 from sim.engine.plan import Job, Kind, Loss, Preemption, Untold
 from sim.engine.queue import Queue

@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Reversible
 from typing import NamedTuple, Protocol
 
 from sim.engine.cohort import Cohort
-from sim.engine.kv import Memory
-from sim.engine.queue import Key, Queue
+from sim.engine.memory import Memory
+from sim.engine.queue import Key, Queue, age
 from sim.request import Request
 
 
@@ -76,3 +76,21 @@ class Rules(NamedTuple):
     last_goes: bool = False
     urgency: Urgency | None = None
     shifting: bool = False
+
+    def is_before(self, request: Request, other: Request) -> bool:
+        """Whether the one may take the place of the other: more urgent, in a preemptive order."""
+        return self.urgency is not None and self.urgency(request) < self.urgency(other)
+
+    def rank(self, request: Request) -> Key:
+        """The most urgent first, of equals the oldest."""
+        return age(request) if self.urgency is None else (*self.urgency(request), *age(request))
+
+    def may_be_victims(self, running: Running) -> Running:
+        """All who run; in a preemptive order the least urgent, or they would take the place of whoever is left.
+
+        Unless it is the last who goes: then the others go on before it can come back.
+        """
+        if self.urgency is None or self.last_goes:
+            return running
+        least = max(map(self.urgency, running))
+        return {request.index: request for request in running if self.urgency(request) == least}.values()

@@ -4,6 +4,7 @@ So an order in which somebody could wait for ever starves nobody: beyond the bou
 was admitted so keeps its place in a preemptive order, too: nobody more urgent takes it.
 """
 
+from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Iterator
 
@@ -11,7 +12,7 @@ from sim.engine.queue import Queue, age
 from sim.request import Request
 
 
-class Aged:
+class Aged(ABC):
     """A queue in which some are overdue: they come first, the oldest of them before the others."""
 
     moves = True
@@ -34,9 +35,11 @@ class Aged:
 
     def add(self, request: Request) -> None:
         self._queue.add(request)
+        self._enter(request)
 
     def put_back(self, request: Request) -> None:
         self._queue.put_back(request)
+        self._enter(request)
 
     def take(self, request: Request) -> None:
         request.overdue = request.overdue or request in self._overdue
@@ -49,6 +52,10 @@ class Aged:
 
     def settle(self, now_ns: int) -> None:
         self._queue.settle(now_ns)
+
+    @abstractmethod
+    def _enter(self, request: Request) -> None:
+        """It joined the queue."""
 
     def _leave(self, request: Request) -> None:
         if request in self._overdue:
@@ -64,14 +71,6 @@ class AgedByTime(Aged):
         self._in_time: list[Request] = []
         """Oldest first."""
         self._now_ns = 0
-
-    def add(self, request: Request) -> None:
-        super().add(request)
-        self._enter(request)
-
-    def put_back(self, request: Request) -> None:
-        super().put_back(request)
-        self._enter(request)
 
     def settle(self, now_ns: int) -> None:
         super().settle(now_ns)
@@ -105,14 +104,6 @@ class AgedByPasses(Aged):
         """Of those who waited when the decision began, since they joined the queue."""
         self._newcomers: list[Request] = []
         self._waiting: dict[int, Request] = {}
-
-    def add(self, request: Request) -> None:
-        super().add(request)
-        self._enter(request)
-
-    def put_back(self, request: Request) -> None:
-        super().put_back(request)
-        self._enter(request)
 
     def settle(self, now_ns: int) -> None:
         super().settle(now_ns)

@@ -10,7 +10,7 @@ from operator import index
 from typing import Any, NoReturn
 
 from sim.engine.cycle import Cycle, View
-from sim.engine.kv import Memory
+from sim.engine.memory import Memory
 from sim.engine.queue import Key, Queue
 from sim.engine.state import Running, Victim
 from sim.fields import MAX_TOKENS

@@ -6,7 +6,7 @@ Each answers one of ``running``, which is in order of admission and includes the
 import random
 from collections.abc import Callable
 
-from sim.engine.kv import Memory
+from sim.engine.memory import Memory
 from sim.engine.state import Running, Victim
 from sim.registry import Registry
 from sim.request import Request

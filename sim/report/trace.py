@@ -49,11 +49,11 @@ def lines(report: Report, *, lang: str, encoding: str) -> Iterator[str]:
     width = max(min(get_terminal_size(fallback=(100, 0)).columns - LABEL, WIDEST), NARROWEST)
     blocks, bar = (BLOCKS, BAR) if encodable(BLOCKS, encoding) else (SIGNS, SIGN_BAR)
     found, rows = report.stats, report.rows
-    yield texts["head"].format(path=visible(report.path), rows=found.rows, format=rows.format)
+    yield texts["head"].format(path=visible(report.path), rows=found.arrivals.n, format=rows.format)
     for key, value in _figures(report, texts):
         yield f"  {texts[key]}: {value}"
-    if rows.timed and found.span_ns:
-        counts, seconds = per_bin(report.workload.arrival_ns, found.span_ns, width)
+    if rows.timed and found.arrivals.span_ns:
+        counts, seconds = per_bin(report.workload.arrival_ns, found.arrivals.span_ns, width)
         yield f"  {texts['arrivals'].format(bin=f'{seconds:.4g}', most=int(counts.max()))}"
         yield f"    |{''.join(level(count, int(counts.max()), blocks) for count in counts.tolist())}|"
     for key, tokens in (("prompt", report.workload.prompt_tokens), ("output", report.workload.output_tokens)):
@@ -70,11 +70,14 @@ def warning(warned: Warned, texts: Mapping[str, str] = ENGLISH_TEXTS) -> str:
 def _figures(report: Report, texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     found = report.stats
     if report.rows.timed:
-        yield "span", texts["seconds"].format(seconds=found.span_ns / NS_PER_S)
-        if found.rate_per_s is not None:
-            yield "rate", texts["per_s"].format(rate=found.rate_per_s)
-        yield "gaps", _figure(found.cv)
-        yield "dispersion", ", ".join(f"{_figure(value)} ({seconds} s)" for seconds, value in found.dispersion.items())
+        yield "span", texts["seconds"].format(seconds=found.arrivals.span_ns / NS_PER_S)
+        if found.arrivals.rate_per_s is not None:
+            yield "rate", texts["per_s"].format(rate=found.arrivals.rate_per_s)
+        yield "gaps", _figure(found.arrivals.gap_cv)
+        yield (
+            "dispersion",
+            ", ".join(f"{_figure(value)} ({seconds} s)" for seconds, value in found.arrivals.dispersion.items()),
+        )
         tied = texts["tied"].format(distinct=found.distinct_times, tied=found.tied, most=found.most_at_once)
         yield "ties", tied + (texts["tick"].format(tick=found.tick_ns) if found.tick_ns else "")
     for key, lengths in (("prompt", found.prompt), ("output", found.output)):

@@ -6,6 +6,7 @@ Without ``min``, what rounds to 0 is 1. Only ``normal`` is clipped instead: ther
 bound, as in the load generators that have it.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -34,21 +35,21 @@ class Continuous(Distribution):
     min: int | None = None
     max: int | None = None
 
+    @abstractmethod
     def below(self, value: Floats | float) -> Floats:
         """The probability at or below ``value``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def above(self, value: Floats | float) -> Floats:
         """The probability above ``value``, exact where it is small."""
-        raise NotImplementedError
 
+    @abstractmethod
     def with_below(self, probability: Floats) -> Floats:
         """The value with so much probability below it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def with_above(self, probability: Floats) -> Floats:
         """The value with so much probability above it."""
-        raise NotImplementedError
 
     def problem(self) -> tuple[Within, str] | None:
         if self.min is not None and self.max is not None and self.max < self.min:

@@ -1,5 +1,6 @@
 """What a law of lengths is, and the laws of whole numbers."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -21,17 +22,17 @@ class Distribution(Law):
     """A law of whole numbers of tokens, each at least 1."""
 
     @property
+    @abstractmethod
     def largest(self) -> int:
         """The most tokens that can be drawn; the most that there are, if the law has no bound."""
-        raise NotImplementedError
 
+    @abstractmethod
     def quantile(self, uniforms: Floats) -> Ints:
         """For each number in [0, 1) the least length of which so much probability is at or below (int64)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cdf(self, tokens: Ints) -> Floats:
         """How probable it is that a length is at most this."""
-        raise NotImplementedError
 
     def tokens(self, count: int, random: "np.random.Generator") -> Ints:
         """``count`` lengths in tokens (int64), each from one number of ``random``."""
@@ -65,8 +66,8 @@ class Even(Distribution):
     """Each whole number from ``bounds[0]`` to ``bounds[1]``, both included, is as likely as any other."""
 
     @property
-    def bounds(self) -> tuple[int, int]:
-        raise NotImplementedError
+    @abstractmethod
+    def bounds(self) -> tuple[int, int]: ...
 
     @property
     def largest(self) -> int:
@@ -175,9 +176,9 @@ class Weighted(Distribution):
     """Each of some lengths with a probability of its own."""
 
     @property
+    @abstractmethod
     def _table(self) -> tuple[Ints, Floats]:
         """The lengths, ascending, and of each the weight of all up to it."""
-        raise NotImplementedError
 
     @property
     def largest(self) -> int:
@@ -270,6 +271,12 @@ class Empirical(Distribution):
     @property
     def largest(self) -> int:
         return MAX_TOKENS
+
+    def quantile(self, uniforms: Floats) -> Ints:
+        raise TypeError("lengths whose trace has not been read")
+
+    def cdf(self, tokens: Ints) -> Floats:
+        raise TypeError("lengths whose trace has not been read")
 
 
 class Component(Protocol):

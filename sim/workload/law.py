@@ -1,5 +1,6 @@
 """What laws of arrivals and of lengths have in common: they are frozen classes whose fields are their keys."""
 
+from abc import ABC
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -14,7 +15,7 @@ AT_ONCE = 2**16
 """So many numbers are drawn and worked on together: they stay in the processor's cache, and ten million fit."""
 
 
-class Law:
+class Law(ABC):  # noqa: B024  # what is abstract is what a kind of law asks for
     """A field without a default is a key that must be given; one with a default (None: what the docs say) may be."""
 
     def problem(self) -> tuple[Within, str] | None:

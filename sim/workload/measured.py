@@ -20,7 +20,7 @@ class Measured(NamedTuple):
     rate_per_s: float | None
     """n - 1 gaps over the span."""
     gap_cv: float | None
-    """Standard deviation over mean of the n - 1 gaps (both with divisor n - 1)."""
+    """Standard deviation over mean of the n - 1 gaps (both with divisor n - 1); None below two gaps."""
     dispersion: Mapping[int, float | None]
     """By window in s: variance over mean of the counts (Fano factor; divisor: the windows) in the whole windows that
     follow one another from the first arrival on; each has its start and not its end. None below two of them."""
@@ -35,7 +35,8 @@ def measure(arrival_ns: Ints) -> Measured:
     if span_ns == 0:
         return Measured(n, span_ns, None, None, dispersion)
     gaps = np.diff(times)
-    return Measured(n, span_ns, (n - 1) / span_ns * NS_PER_S, float(gaps.std() / gaps.mean()), dispersion)
+    cv = float(gaps.std() / gaps.mean()) if len(gaps) > 1 else None
+    return Measured(n, span_ns, (n - 1) * NS_PER_S / span_ns, cv, dispersion)
 
 
 def _dispersion(times: Ints, span_ns: int, window_ns: int) -> float | None:

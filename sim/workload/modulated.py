@@ -1,5 +1,6 @@
 """Poisson arrivals whose rate depends on a state that comes and goes by chance (Fischer and Meier-Hellstern 1993)."""
 
+from abc import abstractmethod
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,14 +24,14 @@ class Modulated(Process):
     """A Poisson process whose rate is that of the state, from the stationary law of the states on."""
 
     @property
+    @abstractmethod
     def rates(self) -> Floats:
         """Of each state, requests per second."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def sojourns_ms(self) -> Floats:
         """Of each state, how long it lasts on average; each time exponential."""
-        raise NotImplementedError
 
     @property
     def jumps(self) -> Sequence[Sequence[Decimal]] | None:

@@ -79,7 +79,7 @@ class OwnDistribution(Distribution):
         return self._checked("quantile", self._row.guard.call(self._law.quantile, uniforms), len(uniforms))
 
     def cdf(self, tokens: Ints) -> Floats:
-        raise NotImplementedError
+        self._row.guard.refuse(f"the class {self._row.make.__name__} has no cdf")
 
     def _checked(self, name: str, answer: Any, count: int) -> Ints:
         lengths = _column(self._row, name, answer, count)

@@ -1,5 +1,6 @@
 """What a law of arrivals is, and how gaps become times."""
 
+from abc import abstractmethod
 from fractions import Fraction
 
 import numpy as np
@@ -17,9 +18,9 @@ MAX_INSTANT_NS = MAX_INSTANT_MS * NS_PER_MS
 class Process(Law):
     """A law of arrivals."""
 
+    @abstractmethod
     def arrival_ns(self, count: int, random: "np.random.Generator") -> Ints:
         """``count`` times in ns (int64), ascending. ``ScenarioError``: the last is beyond what the clock allows."""
-        raise NotImplementedError
 
     @property
     def mean_rate_per_s(self) -> Fraction | None:

@@ -1,5 +1,6 @@
 """Arrivals whose gaps are independent and of one law; and those that leave nothing to chance."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -68,13 +69,13 @@ def even(rate_per_s: Fraction, first: int, count: int) -> Ints | None:
 class Renewal(Process):
     """Independent gaps of one law, one of them before the first request."""
 
+    @abstractmethod
     def gaps(self, count: int, random: "np.random.Generator") -> Floats:
         """Gaps whose mean is 1."""
-        raise NotImplementedError
 
     @property
-    def mean_rate_per_s(self) -> Fraction:
-        raise NotImplementedError
+    @abstractmethod
+    def mean_rate_per_s(self) -> Fraction: ...
 
     def arrival_ns(self, count: int, random: "np.random.Generator") -> Ints:
         gaps = self.gaps(count, random)

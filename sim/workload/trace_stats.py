@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.clock import NS_PER_S
 from sim.request import Ints, Pieces, Workload
+from sim.workload.measured import Measured, measure
 
-WINDOWS_S = (1, 10, 60)
 QUANTILES = (50, 90, 99)
 
 
@@ -40,17 +39,11 @@ class Sharing(NamedTuple):
 class Stats:
     """Figures of the requests of one workload.
 
-    ``rate_per_s`` is gaps over span; ``cv`` the coefficient of variation of the gaps (population); ``dispersion`` by
-    window in seconds the variance-to-mean ratio of the counts in whole windows from the first arrival on. None where
-    there is too little to tell. ``tick_ns``: all times are multiples of it. ``tied``: requests that share their time
+    ``arrivals``: how they come. ``tick_ns``: all times are multiples of it. ``tied``: requests that share their time
     with another one, ``most_at_once`` of them at one instant.
     """
 
-    rows: int
-    span_ns: int
-    rate_per_s: float | None
-    cv: float | None
-    dispersion: dict[int, float | None]
+    arrivals: Measured
     distinct_times: int
     tied: int
     most_at_once: int
@@ -66,36 +59,18 @@ def stats(workload: Workload) -> Stats:
     """The figures, whatever the order of the requests."""
     times = np.sort(workload.arrival_ns)
     _, counts = np.unique(times, return_counts=True)
-    span = int(times[-1] - times[0]) if len(times) else 0
-    gaps = np.diff(times)
     return Stats(
-        rows=len(times),
-        span_ns=span,
-        rate_per_s=len(gaps) * NS_PER_S / span if span else None,
-        cv=float(gaps.std() / gaps.mean()) if span and len(gaps) > 1 else None,
-        dispersion={seconds: variance_to_mean(times, seconds * NS_PER_S) for seconds in WINDOWS_S},
+        arrivals=measure(times),
         distinct_times=len(counts),
         tied=int(counts[counts > 1].sum()),
         most_at_once=int(counts.max(initial=0)),
-        tick_ns=gcd(*np.unique(gaps).tolist()),
+        tick_ns=gcd(*np.unique(np.diff(times)).tolist()),
         prompt=_lengths(workload.prompt_tokens),
         output=_lengths(workload.output_tokens),
         rank_correlation=correlation(ranks(workload.prompt_tokens), ranks(workload.output_tokens)),
         correlation=correlation(workload.prompt_tokens, workload.output_tokens),
         sharing=None if workload.pieces is None else sharing(workload, workload.pieces),
     )
-
-
-def variance_to_mean(times_ns: Ints, window_ns: int) -> float | None:
-    """Of the counts of arrivals (ascending) in whole windows from the first on; None below two windows."""
-    windows = int(times_ns[-1] - times_ns[0]) // window_ns if len(times_ns) else 0
-    if windows < 2:
-        return None
-    numbers = (times_ns - times_ns[0]) // window_ns
-    edges = np.searchsorted(numbers, np.unique(numbers[numbers < windows]), side="left")
-    counts = np.diff(np.append(edges, np.searchsorted(numbers, windows))).astype(float)
-    mean = counts.sum() / windows
-    return float((counts**2).sum() / windows / mean - mean)  # windows without arrivals count as zeros
 
 
 def _lengths(tokens: Ints) -> Lengths | None:

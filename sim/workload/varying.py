@@ -5,6 +5,7 @@ rate that is asked for; one at t is kept with probability rate(t) / (rate of its
 follow at once from the times of a process of rate 1, so that however high a peak, few are thrown away.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -39,13 +40,13 @@ class Pieces(NamedTuple):
 class Varying(Process):
     """A Poisson process of varying rate."""
 
+    @abstractmethod
     def pieces(self) -> Pieces:
         """The time cut into pieces, and a bound of the rate in each."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rate_at(self, ns: Ints) -> Floats:
         """The rate per second at these times; of a periodic law, at times of its first period."""
-        raise NotImplementedError
 
     def arrival_ns(self, count: int, random: "np.random.Generator") -> Ints:
         gaps, marks = random.spawn(2)
@@ -249,7 +250,7 @@ class Ramp(Varying):
 
 
 @dataclass(frozen=True)
-class TraceRate(Varying):
+class TraceRate(Process):
     """The rate of a recorded trace, constant in each window of ``window_ms``, again and again.
 
     Only a description: who knows where the scenario lies reads the trace and makes a :class:`Recorded` of it.
@@ -258,6 +259,9 @@ class TraceRate(Varying):
     path: str
     window_ms: Decimal
     format: str = "auto"
+
+    def arrival_ns(self, count: int, random: "np.random.Generator") -> Ints:
+        raise TypeError("a rate whose trace has not been read")
 
     def recorded(self, arrival_ns: Ints) -> "Recorded":
         """The law, from the arrivals of the trace, which ascend from 0."""

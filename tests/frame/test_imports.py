@@ -26,13 +26,13 @@ scenario document duplicates schema fields keys complaints table tables toml_lin
     workload.hawkes workload.law workload.lengths workload.modulated workload.process workload.renewal workload.streams
     workload.varying
 costs policies engine engine.cohort engine.contents engine.contiguous engine.faults engine.cycle engine.growth engine.kv
-    engine.late engine.monitor engine.plan engine.prefix engine.queue engine.sources
+    engine.late engine.memory engine.monitor engine.plan engine.prefix engine.queue engine.sources
     engine.span engine.state engine.swap engine.way
 engine.build engine.device engine.scheduler workload record names
 simulation experiment plugins
 analysis report
 __init__
-cli options template
+cli options outcome template
 __main__
 """
 KNOW_SIMPY = ("engine.", "simulation.", "workload.clients.")

@@ -47,10 +47,10 @@ def rows_of(folder: Path, known: Known) -> TraceRows:
 def test_the_figures_of_their_description(headway_data: Path, known: Known) -> None:
     rows = rows_of(headway_data, known)
     found = stats(workload_of(rows))
-    assert (rows.format, found.rows, rows.unsorted) == (known.format, known.rows, 0)
-    assert round(found.span_ns / 1e9) == known.span_s
-    assert found.rate_per_s == pytest.approx(known.rate, abs=0.005)
-    assert found.cv == pytest.approx(known.cv, abs=0.05 if known.cv > 10 else 0.005)
+    assert (rows.format, found.arrivals.n, rows.unsorted) == (known.format, known.rows, 0)
+    assert round(found.arrivals.span_ns / 1e9) == known.span_s
+    assert found.arrivals.rate_per_s == pytest.approx(known.rate, abs=0.005)
+    assert found.arrivals.gap_cv == pytest.approx(known.cv, abs=0.05 if known.cv > 10 else 0.005)
     assert found.prompt is not None
     assert found.output is not None
     assert (round(found.prompt.mean), round(found.prompt.p50), round(found.prompt.p99)) == known.prompt
@@ -61,7 +61,7 @@ def test_the_figures_of_their_description(headway_data: Path, known: Known) -> N
 
 def test_slow_drift_shows_in_the_ratio_at_a_minute_and_not_in_the_cv(headway_data: Path) -> None:
     found = stats(workload_of(rows_of(headway_data, KNOWN[1])))
-    assert round(found.dispersion[60] or 0) == 16
+    assert round(found.arrivals.dispersion[60] or 0) == 16
 
 
 def test_ticks_and_blocks_of_mooncake(headway_data: Path) -> None:

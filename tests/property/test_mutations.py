@@ -112,7 +112,7 @@ MUTATIONS = {
     "the first for the last": Mutation("next(reversed(running))", "next(iter(running))", DRAWN),
     "preempted to the tail": Mutation("self.appendleft(request)", "self.append(request)", DRAWN),
     "newcomers first": Mutation(
-        "if self._swap.out and not self._is_before(", "if False and not self._is_before(", DRAWN
+        "if self._swap.out and not self._rules.is_before(", "if False and not self._rules.is_before(", DRAWN
     ),
     "admit after preemption": Mutation("if not cycle.preempted:", "if True:", DRAWN),
     "swap not charged": Mutation("fs += self.swap_fs_per_block * work.blocks", "pass", DRAWN),
@@ -147,7 +147,7 @@ MUTATIONS = {
         "elif self._shifting or arrival_cuts(", "elif arrival_cuts(", SPANS
     ),
     "equals take each other's places": Mutation(
-        "urgency(request) < urgency(other)", "urgency(request) <= urgency(other)", ORDERS
+        "self.urgency(request) < self.urgency(other)", "self.urgency(request) <= self.urgency(other)", ORDERS
     ),
     "more make way than need be": Mutation("            leaving = others\n", "            pass\n", ORDERS),
     "one pass too many": Mutation("== self._most:", "== self._most + 1:", ORDERS),

@@ -25,7 +25,8 @@ from hypothesis.stateful import (
 
 from sim.engine.build import memory_of
 from sim.engine.contiguous import Contiguous
-from sim.engine.kv import Memory, Paged, Pool
+from sim.engine.kv import Paged, Pool
+from sim.engine.memory import Memory
 from sim.engine.prefix import Prefixed
 from sim.engine.swap import Swap
 from sim.errors import InvariantError

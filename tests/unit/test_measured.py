@@ -19,6 +19,10 @@ def test_rate_and_cv_are_of_the_gaps() -> None:
     assert found.gap_cv == pytest.approx(2**0.5 / 2)
 
 
+def test_one_gap_does_not_vary_and_is_no_measure_of_it() -> None:
+    assert (of(3, 5).rate_per_s, of(3, 5).gap_cv) == (0.5, None)
+
+
 def test_the_order_of_the_column_does_not_matter() -> None:
     assert of(16, 10, 12, 11) == of(10, 11, 12, 16)
 

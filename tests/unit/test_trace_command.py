@@ -13,7 +13,7 @@ from trace_samples import AZURE, MOONCAKE, SAMPLES
 from sim import cli
 from sim.report.trace import histogram, level, per_bin
 from sim.request import Workload
-from sim.workload.trace_stats import ranks, stats, variance_to_mean
+from sim.workload.trace_stats import ranks, stats
 from sim.workload.traces import Form, read_trace
 
 
@@ -83,14 +83,16 @@ def test_equal_ranks_share_their_mean() -> None:
 
 def test_windows_without_arrivals_count() -> None:
     """3 at once, then nothing for 9 s, one at 10 s: counts 3, 0, ... over ten windows: 0.9 - 0.09 over 0.3."""
-    assert variance_to_mean(np.array([0, 0, 0, 10]) * 10**9, 10**9) == pytest.approx((0.9 - 0.09) / 0.3)
+    found = stats(Workload.of(np.array([0, 0, 0, 10]) * 10**9, np.full(4, 3), np.full(4, 3)))
+    assert found.arrivals.dispersion[1] == pytest.approx((0.9 - 0.09) / 0.3)
 
 
 def test_one_request_and_none() -> None:
     one = stats(Workload.of(np.array([5]), np.array([3]), np.array([4])))
-    assert (one.rows, one.span_ns, one.rate_per_s, one.cv, one.rank_correlation) == (1, 0, None, None, None)
+    assert (one.arrivals.n, one.arrivals.span_ns, one.arrivals.rate_per_s, one.arrivals.gap_cv) == (1, 0, None, None)
+    assert one.rank_correlation is None
     none = stats(Workload.empty())
-    assert (none.rows, none.prompt, none.most_at_once) == (0, None, 0)
+    assert (none.arrivals.n, none.prompt, none.most_at_once) == (0, None, 0)
 
 
 def test_sharing_by_hand(trace: Command) -> None:
