@@ -32,7 +32,7 @@ class TraceRows:
     sha256: str
     rows_read: int
     unsorted: int
-    format: str = "azure"
+    format: str = "auto"
     zero_rows: int = 0
     more: Mapping[str, Ints] = field(default_factory=dict)
     texts: Mapping[str, list[str]] = field(default_factory=dict)

@@ -40,7 +40,7 @@ __all__ = ["Form", "TraceRows", "faster", "read_trace"]
 class Form:
     """What the scenario says of how the file is to be read."""
 
-    format: str = "azure"
+    format: str = "auto"
     columns: Mapping[str, str] = field(default_factory=dict)
     unit: str | None = None
     hash_block_tokens: int | None = None
@@ -48,7 +48,7 @@ class Form:
 
 def read_trace(  # noqa: PLR0913 (each is a key of the scenario)
     path: Path,
-    format: str = "azure",  # noqa: A002 (the key of the scenario)
+    format: str = "auto",  # noqa: A002 (the key of the scenario)
     *,
     limit: int | None = None,
     skip: int = 0,
