@@ -72,7 +72,6 @@ class Scheduler:
         self._policy = parts.policy
         self._rules = parts.rules
         self._reads_context = parts.rules.reads_context
-        self._shifting = parts.rules.shifting
         self._memory = parts.memory
         self._swap = parts.swap
         self._never_fits = parts.never_fits
@@ -112,7 +111,7 @@ class Scheduler:
         waiting.add(request)
         if span is None:
             self.wake()
-        elif self._shifting or arrival_cuts(self._decision, same_head=waiting.head is self._kept_out):
+        elif arrival_cuts(self._decision, same_head=waiting.head is self._kept_out):
             self._cut(span, begun, ends_ns)
         return end
 

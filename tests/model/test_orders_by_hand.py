@@ -16,7 +16,7 @@ from sim.record.result import Result
 Document = dict[str, Any]
 
 
-def request(id_: str, arrival_ms: int, tokens: tuple[int, int], **more: Any) -> Document:
+def request(id_: str, arrival_ms: float, tokens: tuple[int, int], **more: Any) -> Document:
     """``tokens``: of prompt and output."""
     return {"id": id_, "arrival_ms": arrival_ms, "prompt_tokens": tokens[0], "output_tokens": tokens[1], **more}
 
@@ -105,6 +105,25 @@ def test_six_requests_when_the_less_urgent_makes_way(
     result = run(SIX, order=order, preemptive=True, **settings)
     assert finishes(result) == expected
     assert result.summary.recomputed_tokens == result.requests["recomputed_tokens"].sum() > 0
+
+
+def test_what_has_to_be_computed_again_does_not_count_for_srpt() -> None:
+    """A (2, 10) has 4 tokens to go when B (2 in all) takes its place at 6; back, it is 2 + 4, and C is 3 + 4."""
+    requests = [request("A", 0, (2, 10)), request("B", 6, (1, 1)), request("C", 6.5, (3, 4))]
+    assert finishes(run(requests, order="srpt", preemptive=True)) == {"B": 7, "A": 11, "C": 15}
+
+
+def test_a_level_of_mlfq_ends_with_its_quantum() -> None:
+    """Quantum 2: with its first token A has had 1 + 1, and is on level 1 when B comes at 1, on level 0."""
+    requests = [request("A", 0, (1, 5)), request("B", 1, (2, 1))]
+    result = run(requests, order="mlfq", preemptive=True, mlfq_quantum_tokens=2, mlfq_levels=2)
+    assert finishes(result) == {"B": 2, "A": 6}
+
+
+def test_the_next_tenant_has_its_quantum_when_one_has_nobody_left() -> None:
+    """Each has one request of 8 tokens, the quantum: x, then y, then z, as they came."""
+    requests = [request(tenant, 0, (7, 1), tenant=tenant) for tenant in "xyz"]
+    assert starts(run(requests, order="drr", drr_quantum_tokens=8)) == "xyz"
 
 
 @pytest.mark.parametrize("order", ["lifo", "sjf", "hrrn", "least-slack", "vtc", "drr", "random", "fcfs"])

@@ -39,7 +39,6 @@ a span goes on after somebody's last token                spans leave no trace: 
 a row goes on although somebody who prefilled has left    spans leave no trace: free blocks
 what ran within a span is lost at the horizon             spans leave no trace: tokens
 a moving order is taken to stand still                    spans leave no trace: who is served
-arrivals behind a moving head cut no span                 spans leave no trace: who is served
 two equals take each other's places                       orders by hand: never
 more make way than need be                                orders by hand: as few as will do
 ageing is one pass late, or one instant                   orders by hand: exactly K passes
@@ -142,9 +141,6 @@ MUTATIONS = {
     "the horizon cuts off a whole span": Mutation("            if ended:\n", "            if False:\n", SPANS),
     "a moving order is taken to stand still": Mutation(
         "may_shift = self._rules.shifting and", "may_shift = False and", SPANS
-    ),
-    "arrivals behind a moving head cut nothing": Mutation(
-        "elif self._shifting or arrival_cuts(", "elif arrival_cuts(", SPANS
     ),
     "equals take each other's places": Mutation(
         "self.urgency(request) < self.urgency(other)", "self.urgency(request) <= self.urgency(other)", ORDERS

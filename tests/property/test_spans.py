@@ -207,3 +207,21 @@ def test_jobs_of_no_length_that_begin_when_the_device_becomes_slow_are_no_span(t
     assert result.record.rows["jobs"].tolist() == [1] * 10
     result.save(tmp_path / "slow")
     assert verify(tmp_path / "slow").ok
+
+
+def test_whoever_comes_to_be_the_head_with_time_is_let_in_then() -> None:
+    """R holds one of two blocks for 40 ms. A needs two and is kept out; B, who needs one, comes behind A at 5 ms.
+
+    Under ``hrrn`` B has waited for 0/2 of its size at 5 ms, A for 4/66; at 6 ms it is 1/2 against 5/66: B gets in with
+    the decision of that instant, and not when R is done.
+    """
+    requests = [
+        {"id": "R", "prompt_tokens": 2, "output_tokens": 40},
+        {"id": "A", "arrival_ms": 1, "prompt_tokens": 65, "output_tokens": 1},
+        {"id": "B", "arrival_ms": 5, "prompt_tokens": 1, "output_tokens": 1},
+    ]
+    scheduler = {"policy": "vllm", "order": "hrrn"}
+    document = crowd(device={"job_ms": 1}, kv={"blocks": 2, "block_tokens": 64}, scheduler=scheduler)
+    document["workload"] = {"requests": requests}
+    assert_no_trace(document, "B overtakes A")
+    assert sim.simulate(sim.load(document)).requests["finish_ns"].tolist() == [40_000_000, 41_000_000, 7_000_000]

@@ -32,18 +32,18 @@ def test_of_requests() -> None:
 
 
 def test_of_sessions_their_first_turns_count() -> None:
-    """Two conversations of three turns each; the law of arrivals is about the two."""
+    """Three conversations of three turns each; the law of arrivals is about the three."""
     sessions = {"turns": {"distribution": "fixed", "value": 3}, "think_ms": 10}
-    assert told(count=2, arrivals={"process": "deterministic", "rate_per_s": 2}, sessions=sessions) == [
-        "load: asked 2 sessions/s, CV of gaps 0 (deterministic); came 2 sessions/s, CV of gaps 0 (2 sessions in 0.5 s)"
+    assert told(count=3, arrivals={"process": "deterministic", "rate_per_s": 2}, sessions=sessions) == [
+        "load: asked 2 sessions/s, CV of gaps 0 (deterministic); came 2 sessions/s, CV of gaps 0 (3 sessions in 1 s)"
     ]
 
 
 def test_who_is_sent_again_does_not_come_again() -> None:
-    """The device needs a second for each; the second of the two leaves after 0.1 s, and is sent again in vain."""
+    """The device needs a second for each; the other two leave after 0.1 s, and are sent again in vain."""
     again = {"patience_ms": 100, "retry": {"attempts": 2}}
-    assert told(count=2, arrivals={"process": "deterministic", "rate_per_s": 2}, **again) == [
-        "load: asked 2 requests/s, CV of gaps 0 (deterministic); came 2 requests/s, CV of gaps 0 (2 requests in 0.5 s)"
+    assert told(count=3, arrivals={"process": "deterministic", "rate_per_s": 2}, **again) == [
+        "load: asked 2 requests/s, CV of gaps 0 (deterministic); came 2 requests/s, CV of gaps 0 (3 requests in 1 s)"
     ]
 
 
