@@ -151,7 +151,7 @@ MUTATIONS = {
     "who was lifted is not": Mutation(
         "if missing > 0:\n            self._lifts", "if False:\n            self._lifts", ORDERS
     ),
-    "a tenant keeps its turn": Mutation("                rounds.visited = False\n", "", ORDERS),
+    "a tenant keeps its turn": Mutation("rounds.visited = False\n", "rounds.visited = True\n", ORDERS),
     "what is to be computed again counts": Mutation(
         "left = max(request.prompt_tokens - request.computed, 0)", "left = request.known - request.computed", ORDERS
     ),
